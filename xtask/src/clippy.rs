@@ -34,6 +34,7 @@ pub(crate) fn tests() -> Option<Ended> {
             "--workspace",
             "--all-features",
             "--tests",
+            "--examples",
         ])
         .envs(variables);
     Some(command::finish(&mut build, Show::Never))

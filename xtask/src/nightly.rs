@@ -6,7 +6,7 @@ use crate::chosen_tests::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    browser, ci, crash_test, features, fuzz, lab, lint, live, loom, minimal, mutants, night,
+    browser, ci, crash_test, docs, features, fuzz, lab, lint, live, loom, minimal, mutants, night,
     snapshots, survivors,
 };
 
@@ -29,8 +29,10 @@ pub(crate) const NUMBERS: [(&str, Tests); 11] = [
 ];
 
 /// The stages after the full numbers.
-const LONG: [(&str, ci::Stage); 13] = [
+const LONG: [(&str, ci::Stage); 14] = [
     ("deny", lint::dependencies_judged),
+    // `ci` builds only the documentation of libraries.
+    ("docs", docs::run),
     // `ci` checks the public names only if the tool is installed.
     ("snapshots", |workspace| {
         snapshots::run(workspace, snapshots::Arguments::default())

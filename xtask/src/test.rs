@@ -10,12 +10,12 @@ use std::process::Command;
 
 use fs_err as fs;
 
-use crate::clippy;
 use crate::command::{self, Ended, Show};
 use crate::skips;
 use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
+use crate::{clippy, rustdoc};
 use unchanged::TestBinaries;
 
 /// The report of nextest's profile `ci`, in a fixed directory, whatever the target directory of cargo is.
@@ -30,20 +30,20 @@ type Variable = (&'static str, String);
 /// All tests.
 const ALL: [&str; 3] = ["--workspace", "--all-features", "--tests"];
 
-/// The only example that a test starts. `--tests` excludes examples, since linking them all would cost time and clippy compiles them.
-const STARTED: [&str; 5] = [
+/// All tests again, and the examples, one of which a test starts. With the tests, cargo selects the same features of the dependencies.
+const WITH_EXAMPLES: [&str; 5] = [
     "build",
     "--workspace",
     "--all-features",
-    "--example",
-    "tree",
+    "--tests",
+    "--examples",
 ];
 
 pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
-    let mut tally = build_started(&[]);
+    let mut tally = build_examples(&[]);
     let selection = [&["--cargo-quiet"], &ALL[..]].concat();
     tally += run_selected(workspace, &selection, show, Vec::new);
-    tally += doctests(show, &[]);
+    tally += doctests(show);
     tally
 }
 
@@ -131,12 +131,12 @@ fn build_with(workspace: &Workspace, variables: &[Variable]) -> Tally {
     match noted {
         _ if !built.success => Tally::failed("build: the tests don't compile"),
         Err(error) => Tally::failed(format!("build: {error}")),
-        Ok(()) => build_started(variables),
+        Ok(()) => build_examples(variables),
     }
 }
 
-fn build_started(variables: &[Variable]) -> Tally {
-    let mut build = cargo(&STARTED);
+fn build_examples(variables: &[Variable]) -> Tally {
+    let mut build = cargo(&WITH_EXAMPLES);
     build.envs(variables.iter().cloned());
     match command::finish(&mut build, Show::OnFailure).success {
         true => Tally::default(),
@@ -144,16 +144,29 @@ fn build_started(variables: &[Variable]) -> Tally {
     }
 }
 
-/// Runs the doctests with the libraries that [`build`] compiled.
-pub(crate) fn doctests_built(_workspace: &Workspace) -> Tally {
-    doctests(Show::OnFailure, &clippy::variables_of_built_tests())
+/// Runs the doctests with the libraries that [`build`] compiled, and builds their documentation without a warning.
+pub(crate) fn doctests_built(workspace: &Workspace) -> Tally {
+    let mut test = doctest_command(&clippy::variables_of_built_tests());
+    let directory = workspace.root.join("target/xtask-doc");
+    match rustdoc::also_document(&mut test, directory.as_os_str()) {
+        Ok(()) => ended_doctests(&mut test, Show::OnFailure),
+        Err(error) => Tally::failed(format!("doctests: {error}")),
+    }
 }
 
 /// Runs the examples of the documentation and of the READMEs.
-fn doctests(show: Show, variables: &[Variable]) -> Tally {
+fn doctests(show: Show) -> Tally {
+    ended_doctests(&mut doctest_command(&[]), show)
+}
+
+fn doctest_command(variables: &[Variable]) -> Command {
     let mut test = cargo(&["test", "--doc", "--workspace", "--all-features"]);
     test.arg("--no-fail-fast").envs(variables.iter().cloned());
-    let ended = command::finish(&mut test, show);
+    test
+}
+
+fn ended_doctests(test: &mut Command, show: Show) -> Tally {
+    let ended = command::finish(test, show);
     counted(Tally::of_libtest(&ended.output), &ended, "the doctests")
 }
 
