@@ -56,7 +56,7 @@ impl NewRunForm {
     }
 }
 
-/// What the page says about the run that its fields describe.
+/// The remark of the page about the run that its fields describe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NewRunNote {
     /// The command that starts the run.
