@@ -86,9 +86,8 @@ impl Task {
         effects.unwrap_or_default().lines().count()
     }
 
-    /// Kills a process of the run in the middle of a step.
-    fn kill_in(&self, step: Step, mut run: Running) -> Ended {
-        let before = self.requests().len();
+    /// Kills a process of the run in the middle of a step. `before` is the number of requests before the process.
+    fn kill_in(&self, step: Step, before: usize, mut run: Running) -> Ended {
         match step {
             Step::Tool("bash") => self.wait_for("effects"),
             Step::Tool(name) => {
@@ -152,15 +151,20 @@ fn a6_killed_run_continues_its_session_in_the_same_iteration() {
     ];
     for dialect in DIALECTS {
         let task = Task::new(dialect);
-        drop(task.kill_in(steps[0], task.run()));
+        drop(task.kill_in(steps[0], 0, task.run()));
         for pair in steps.windows(2) {
             let before = task.requests();
-            let resumed = task.scene.rlm(&["resume", "--json"]).spawn();
-            let killed = task.kill_in(pair[1], resumed);
-            expect_continued(pair[1], &before, &task.requests());
+            let mut resumed = task.scene.rlm(&["resume", "--json"]).spawn();
             // Only `bash` can have had an effect that nobody knows.
             let unknown = "its outcome is unknown, and the agent won't run it again";
             let is_unknown = pair[0] == Step::Tool("bash");
+            if is_unknown {
+                resumed.until(unknown, LONG, |run| {
+                    run.stdout().contains(unknown).then_some(())
+                });
+            }
+            let killed = task.kill_in(pair[1], before.len(), resumed);
+            expect_continued(pair[1], &before, &task.requests());
             assert_eq!(killed.stdout.contains(unknown), is_unknown, "{killed}");
         }
         let before = task.requests();
@@ -246,7 +250,7 @@ fn damaged_session_of_an_unanswered_prompt_is_replaced_and_reported() {
 #[test]
 fn a6_resume_names_the_session_that_continues() {
     let task = Task::new(DIALECTS[2]);
-    drop(task.kill_in(Step::Tool("bash"), task.run()));
+    drop(task.kill_in(Step::Tool("bash"), 0, task.run()));
     let ended = task
         .scene
         .rlm(&["resume", "--dry-run"])
@@ -259,7 +263,7 @@ fn a6_resume_names_the_session_that_continues() {
 #[test]
 fn a6_killed_check_runs_again_without_the_agent() {
     let task = Task::new(DIALECTS[0]);
-    drop(task.kill_in(Step::Check, task.run()));
+    drop(task.kill_in(Step::Check, 0, task.run()));
     fs_err::remove_file(task.file("hold")).unwrap();
     let before = task.requests().len();
     let ended = task

@@ -250,9 +250,10 @@ async fn a15_server_that_does_not_start_is_reported_and_the_turn_goes_on() {
     );
     assert_warned(&talk, &["`huge` sent a line of more than 8 MiB"]);
     assert_warned(&talk, &["`pings` does not read its input"]);
-    assert_warned(&talk, &["`notes` did not answer the start within 1 s"]);
-    assert_warned(&talk, &["`silent` did not answer the start within 1 s"]);
-    assert_warned(&talk, &["`no-list` did not answer the start within 1 s"]);
+    // On a busy machine, the time can be over before the server's program runs.
+    assert_warned(&talk, &["`notes` did not ", " within 1 s"]);
+    assert_warned(&talk, &["`silent` did not ", " within 1 s"]);
+    assert_warned(&talk, &["`no-list` did not ", " within 1 s"]);
     assert_warned(&talk, &["`missing` can't be started", "/no/such/program"]);
     let requests = server.requests();
     assert_eq!(tools(&requests[0]).len(), 10, "{:?}", tools(&requests[0]));
