@@ -4,6 +4,8 @@ use checkpoint_store::verify::{Verification, verify};
 use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
 use loop_state::{Head, IterationStep, TimedInput, Timestamp, UnfinishedCause};
 
+use crate::git::GitError;
+use crate::git::changes::Changes;
 use crate::runs::options;
 use crate::{Committed, Error, Hint, Project, RunHead, RunId, runs};
 
@@ -175,6 +177,15 @@ impl Project {
     #[must_use]
     pub fn commit_stat(&self, commit: &str) -> Option<String> {
         self.git().diff_stat(commit)
+    }
+
+    /// Returns the changes of a commit since an earlier commit, or else since its first parent. Blocks for some seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// An error if the repository is gone or doesn't have the commits, or if git doesn't respond in time.
+    pub fn commit_changes(&self, before: Option<&str>, commit: &str) -> Result<Changes, GitError> {
+        self.git().commit_changes(before, commit)
     }
 }
 

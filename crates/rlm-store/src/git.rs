@@ -10,12 +10,13 @@ use processes::{GitProcesses, Rollback};
 use run::QUERY_TIMEOUT;
 
 pub(crate) mod bundle;
+pub mod changes;
 pub mod commit;
 pub mod own_files;
 mod places;
 pub mod processes;
 mod run;
-pub mod snapshot;
+mod snapshot;
 mod status;
 pub(crate) mod worktree;
 

@@ -20,7 +20,7 @@
 //! | `runs/RUN/sessions/SESSION/` | the sessions of the agent of `rlm` itself, each one a store: [`sessions`] |
 //! | `runs/RUN/control.sock` | exists while a process works on the run; `loop-runner` creates it |
 //! | `runs/RUN/scratch/`, `survivors` | private files of the current agent, and the report of a guard after the death of the run's process |
-//! | `runs/RUN/snapshots/` | git objects of the working tree at the end of the last iteration: [`git::snapshot`] |
+//! | `runs/RUN/snapshots/` | git objects of the working tree at the end of the last iteration, which `Git::changes_since` compares |
 //! | `worktrees/` | the worktrees of runs |
 //!
 //! # Errors

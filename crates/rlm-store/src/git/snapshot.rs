@@ -4,11 +4,11 @@
 //! directory of the run. So neither the index nor the objects of the repository change.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::changes::{Changes, compare};
 use super::commit::CommitPlan;
 use super::run::{GitCall, Hooks, INDEX, QUERY_TIMEOUT, TOO_MUCH, run_with};
 use super::{Git, GitError, is_object_name};
@@ -22,68 +22,6 @@ const MAX_FILES: usize = 5_000;
 const MAX_BYTES: u64 = 64 << 20;
 /// The limit for each call of git with the objects of a snapshot: a filter of the repository can hang.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest number of bytes of a patch.
-const MAX_PATCH: usize = 192 << 10;
-/// The largest number of files that a text names.
-const MAX_NAMED: usize = 100;
-
-/// The changes between two snapshots.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// The changed files, sorted by path.
-    pub files: Vec<FileChange>,
-    /// The changes as a patch; `None` if it is too long.
-    pub patch: Option<String>,
-}
-
-/// One changed file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileChange {
-    /// The path, relative to the top of the working tree.
-    pub path: String,
-    /// The number of added and removed lines; `None` for a file that is not text.
-    pub lines: Option<(u64, u64)>,
-}
-
-impl Changes {
-    /// Returns the changes between two equal snapshots.
-    fn none() -> Self {
-        Self {
-            files: Vec::new(),
-            patch: Some(String::new()),
-        }
-    }
-
-    /// Returns the numbers of added and of removed lines of all files.
-    #[must_use]
-    pub fn lines(&self) -> (u64, u64) {
-        let lines = self.files.iter().filter_map(|file| file.lines);
-        lines.fold((0, 0), |sum, file| (sum.0 + file.0, sum.1 + file.1))
-    }
-}
-
-impl fmt::Display for Changes {
-    /// Writes the files, one in a line, and the patch below them.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for file in self.files.iter().take(MAX_NAMED) {
-            let path = file.path.replace(char::is_control, "?");
-            match file.lines {
-                Some((added, removed)) => writeln!(f, "{path} +{added} -{removed}")?,
-                None => writeln!(f, "{path} (not text)")?,
-            }
-        }
-        let more = self.files.len().saturating_sub(MAX_NAMED);
-        if more > 0 {
-            writeln!(f, "… and {more} more")?;
-        }
-        match &self.patch {
-            Some(patch) if !patch.is_empty() => write!(f, "\n{patch}"),
-            None => f.write_str("\nThe patch is too long to be stored."),
-            Some(_) => Ok(()),
-        }
-    }
-}
-
 impl Git {
     /// Returns the changes since the snapshot `before`, and the new snapshot. Without `before`, or if its objects are gone, there are no changes to
     /// report. Blocks.
@@ -120,7 +58,7 @@ impl Git {
         {
             // The repository has all objects of both, so this saves two directories and a process.
             remove_snapshots(&folder, None);
-            return Ok((before.map(|_| Changes::none()), commit.clone()));
+            return Ok((before.map(|_| Changes::default()), commit.clone()));
         }
         let store = ObjectStore::new(self, top, &folder)?;
         let after = match commit {
@@ -128,7 +66,7 @@ impl Git {
             None => self.store_tree(&plan, &store)?,
         };
         let changes = match before {
-            Some(before) if before == after => Some(Changes::none()),
+            Some(before) if before == after => Some(Changes::default()),
             Some(before) if is_object_name(before) => match store.changes(before, &after) {
                 Err(e @ GitError::TimedOut(_)) => return Err(e),
                 // The objects of the old snapshot can be gone, for example after a transfer of the run.
@@ -213,29 +151,7 @@ impl<'a> ObjectStore<'a> {
     }
 
     fn changes(&self, before: &str, after: &str) -> Result<Changes, GitError> {
-        let diff = |form: &[&str]| {
-            let same = [
-                "diff-tree",
-                "-r",
-                "--no-renames",
-                "--no-color",
-                "--no-ext-diff",
-                "--no-textconv",
-            ];
-            self.git(&[&same[..], form, &[before, after, "--"]].concat())
-        };
-        // With `-z`, an empty entry separates the numbers from the patch.
-        let (files, patch) = match diff(&["--numstat", "--patch", "-z"]) {
-            Ok(both) => match both.split_once("\0\0") {
-                Some((files, patch)) => (files.to_owned(), Some(patch.to_owned())),
-                None => (both, Some(String::new())),
-            },
-            // Most likely, the patch is too long.
-            Err(_) => (diff(&["--numstat", "-z"])?, None),
-        };
-        let files = files.split('\0').filter_map(FileChange::parse).collect();
-        let patch = patch.filter(|patch| patch.len() <= MAX_PATCH);
-        Ok(Changes { files, patch })
+        compare(&|arguments| self.git(arguments), before, after)
     }
 }
 
@@ -246,17 +162,6 @@ fn remove_snapshots(folder: &Path, newest: Option<&Path>) {
             // The next snapshot tries again.
             let _stays = state_dir::remove_tree(&path);
         }
-    }
-}
-
-impl FileChange {
-    /// Parses an entry of `git diff --numstat -z`.
-    fn parse(entry: &str) -> Option<Self> {
-        let mut fields = entry.splitn(3, '\t');
-        let (added, removed, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let lines = added.parse().ok().zip(removed.parse().ok());
-        let path = path.to_owned();
-        Some(Self { path, lines })
     }
 }
 
@@ -393,7 +298,7 @@ mod tests {
         let (changes, again) = repository.changes_since(Some(&clean));
         assert_eq!(
             (changes, again, snapshots()),
-            (Some(Changes::none()), clean, 0)
+            (Some(Changes::default()), clean, 0)
         );
     }
 
@@ -426,20 +331,5 @@ mod tests {
         repository.write(":(top)x", "1\n");
         let (_, lines) = repository.lines_since(&empty);
         assert_eq!(lines, [":(top)x Some((1, 0))", "a\nb\t* Some((1, 0))"]);
-    }
-
-    #[test]
-    fn text_names_a_limited_number_of_files() {
-        let file = |n| FileChange {
-            path: format!("f{n}"),
-            lines: Some((n, 0)),
-        };
-        let changes = Changes {
-            files: (0..102).map(file).collect(),
-            patch: None,
-        };
-        let text = changes.to_string();
-        assert!(text.contains("f99 +99 -0\n… and 2 more\n\nThe patch is too long"));
-        assert_eq!(changes.lines(), (5151, 0));
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rlm_store::deadline::DeadlineReceiver;
 use rlm_store::git::Git;
-use rlm_store::git::snapshot::Changes;
+use rlm_store::git::changes::Changes;
 
 /// A comparison of the working tree with its earlier state.
 #[derive(Debug)]
