@@ -7,10 +7,11 @@
 //!
 //! Modules in reading order: `report` contains all data of a page, and `collect` reads that data from a project. `page` renders the whole page, with
 //! `summary` (three sentences), `plots`, `rows` (the table) and `detail` (one attempt, with its `transcript`). They share `words` and `visible`.
-//! `json` renders the timeline for programs.
+//! `figures` renders plots and their values for a page of another program. `json` renders the timeline for programs.
 
 mod collect;
 mod detail;
+mod figures;
 mod json;
 mod page;
 mod plots;
@@ -24,8 +25,10 @@ mod visible;
 mod words;
 
 pub use collect::collect;
+pub use figures::figures;
 pub use json::json;
 pub use page::{CSS, body, page};
+pub use plots::PLOTS_CSS;
 pub use report::{CommandLineTerms, ReportData};
 pub use transcript::middle_out;
 pub use visible::visible;

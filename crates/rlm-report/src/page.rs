@@ -15,7 +15,7 @@ use crate::words::{Clock, count, format_duration, number, removed, uncommitted};
 use crate::{detail, plots, rows, summary};
 
 /// The style of the page, for a program that shows [`body`] in a page of its own.
-pub const CSS: &str = include_str!("style.css");
+pub const CSS: &str = concat!(include_str!("plots.css"), include_str!("style.css"));
 /// The page can load nothing, run nothing and send nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 /// The maximum number of bytes of a prompt at the end of the page.

@@ -1,7 +1,7 @@
 //! Plots as inline SVG. A plot is stretched to the width of the page, so it contains no text: labels are beside it, and a caption states what it
 //! shows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use loop_state::Timestamp;
@@ -21,8 +21,28 @@ const POINTS: usize = 250;
 pub(crate) fn plots(report: &ReportData, clock: &Clock) -> Markup {
     html! {
         (lanes(&report.timeline, clock))
-        (spent(&report.timeline))
+        (spent(&report.timeline, Spent::of(&report.timeline)))
         (durations(&report.timeline))
+    }
+}
+
+/// The style of the plots, for a program that shows [`figures`](crate::figures()) in a page of its own.
+pub const PLOTS_CSS: &str = include_str!("plots.css");
+
+/// What a run spends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spent {
+    Cost,
+    Tokens,
+}
+
+impl Spent {
+    /// Returns the costs, or the tokens if the agent reports no cost.
+    fn of(timeline: &Timeline) -> Self {
+        match timeline.head.machine.usage.cost_microusd {
+            0 => Self::Tokens,
+            _ => Self::Cost,
+        }
     }
 }
 
@@ -89,20 +109,56 @@ struct Bar {
     class: &'static str,
 }
 
-/// Merges bars that are too narrow to distinguish, and draws the bars of problems last, so that no other bar covers them.
+/// Merges bars of one class that are too narrow to distinguish, so that their number is bounded by the width of the plot. Draws the bars of problems
+/// last, so that no other bar covers them.
 fn merged(bars: impl Iterator<Item = Bar>) -> Vec<Bar> {
     let mut out: Vec<Bar> = Vec::new();
+    let mut last_of_class: BTreeMap<&str, usize> = BTreeMap::new();
     for bar in bars {
         let is_narrow = bar.to - bar.from < 1.5;
-        match out.last_mut() {
-            Some(last) if is_narrow && last.class == bar.class && bar.from - last.to < 0.25 => {
+        let last = last_of_class.get(bar.class).map(|at| &mut out[*at]);
+        match last {
+            Some(last) if is_narrow && bar.from - last.to < 0.25 => {
                 last.to = last.to.max(bar.to);
             }
-            _ => out.push(bar),
+            _ => {
+                last_of_class.insert(bar.class, out.len());
+                out.push(bar);
+            }
         }
     }
     out.sort_by_key(|bar| bar.class != "fg");
     out
+}
+
+/// The smallest part of the whole that is visible.
+pub(crate) const SMALLEST: f64 = 0.01;
+
+/// A bar from the bottom of a plot: its height as a part of the whole, its class, and its text.
+pub(crate) struct Column {
+    pub(crate) part: f64,
+    pub(crate) class: &'static str,
+    pub(crate) text: String,
+}
+
+/// Draws columns beside each other.
+pub(crate) fn columns(all: &[Column]) -> Markup {
+    let width = WIDTH / all.len().max(1) as f64;
+    let gap = if all.len() > 100 {
+        0.0
+    } else {
+        width.min(40.0) * 0.15
+    };
+    // A few columns don't fill the width of the page.
+    let wide = width.min(60.0);
+    html! {
+        @for (at, column) in all.iter().enumerate() {
+            @let height = column.part * HEIGHT;
+            @let left = (at as f64 + 0.5) * width - (wide - gap) / 2.0;
+            @let [x, y, width, height] = [left, HEIGHT - height, wide - gap, height].map(|it| format!("{it:.2}"));
+            rect class=(column.class) x=(x) y=(y) width=(width) height=(height) { title { (column.text) } }
+        }
+    }
 }
 
 fn rect(class: &str, [x, y, width, height]: [f64; 4]) -> Markup {
@@ -116,7 +172,7 @@ fn svg(class: Option<&str>, label: &str, inner: Markup) -> Markup {
     }
 }
 
-fn lanes(timeline: &Timeline, clock: &Clock) -> Markup {
+pub(crate) fn lanes(timeline: &Timeline, clock: &Clock) -> Markup {
     let scale = Scale::of(timeline);
     let until = timeline.until();
     let bar = |from: Timestamp, to: Timestamp, class| Bar {
@@ -218,7 +274,7 @@ fn lanes_caption(timeline: &Timeline, scale: &Scale) -> String {
     text
 }
 
-fn fill(class: &str) -> &'static str {
+pub(crate) fn fill(class: &str) -> &'static str {
     match class {
         "good" => "fg",
         "bad" => "fb",
@@ -228,28 +284,27 @@ fn fill(class: &str) -> &'static str {
 }
 
 /// Renders a plot of the usage after each attempt, and of its limit if there is one.
-fn spent(timeline: &Timeline) -> Markup {
-    let rules = &timeline.head.machine.rules;
-    let costs = timeline.head.machine.usage.cost_microusd > 0;
-    let (name, limit): (_, Option<u64>) = match costs {
-        true => ("Cost", rules.limits.max_cost_microusd),
-        false => ("Tokens", rules.limits.max_tokens),
+pub(crate) fn spent(timeline: &Timeline, what: Spent) -> Markup {
+    let limits = &timeline.head.machine.rules.limits;
+    let (name, limit): (_, Option<u64>) = match what {
+        Spent::Cost => ("Cost", limits.max_cost_microusd),
+        Spent::Tokens => ("Tokens", limits.max_tokens),
     };
     let mut all = 0u64;
     let sums: Vec<u64> = timeline
         .attempts
         .iter()
         .map(|attempt| {
-            all = all.saturating_add(match costs {
-                true => attempt.usage.cost_microusd,
-                false => attempt.usage.tokens(),
+            all = all.saturating_add(match what {
+                Spent::Cost => attempt.usage.cost_microusd,
+                Spent::Tokens => attempt.usage.tokens(),
             });
             all
         })
         .collect();
-    let shown = |amount: u64| match costs {
-        true => dollars(amount),
-        false => number(amount),
+    let shown = |amount: u64| match what {
+        Spent::Cost => dollars(amount),
+        Spent::Tokens => number(amount),
     };
     if all == 0 {
         return html! {
@@ -292,7 +347,7 @@ fn spent(timeline: &Timeline) -> Markup {
 }
 
 /// Renders a plot of the duration of each attempt.
-fn durations(timeline: &Timeline) -> Markup {
+pub(crate) fn durations(timeline: &Timeline) -> Markup {
     let until = timeline.until();
     let mut took: Vec<Duration> = timeline
         .attempts
@@ -305,7 +360,7 @@ fn durations(timeline: &Timeline) -> Markup {
     let bars = took.len().min(POINTS);
     let bar = |bar: usize| {
         let range = bar * took.len() / bars..(bar + 1) * took.len() / bars;
-        let longest = took[range.clone()]
+        let longest_of_bar = took[range.clone()]
             .iter()
             .max()
             .copied()
@@ -315,40 +370,29 @@ fn durations(timeline: &Timeline) -> Markup {
             .iter()
             .map(|it| fill(outcome(it).1));
         let rank = |class: &&str| ["fg", "fo", "fc", "fb"].iter().position(|it| it == class);
-        (longest, worst.max_by_key(rank).unwrap_or("fg"))
+        Column {
+            part: (longest_of_bar.as_secs_f64() / longest.as_secs_f64()).max(SMALLEST),
+            class: worst.max_by_key(rank).unwrap_or("fg"),
+            text: format_duration(longest_of_bar),
+        }
     };
-    let columns: Vec<_> = (0..bars).map(bar).collect();
+    let all: Vec<_> = (0..bars).map(bar).collect();
     took.sort_unstable();
     let text = format!(
         " The longest took {}; the median is {}.",
         format_duration(longest),
         format_duration(took[took.len() / 2])
     );
-    let width = WIDTH / bars as f64;
-    let gap = if bars > 100 {
-        0.0
-    } else {
-        width.min(40.0) * 0.15
-    };
-    // A few bars don't fill the width of the page.
-    let wide = width.min(60.0);
-    let inner = html! {
-        @for (at, (took, class)) in columns.iter().enumerate() {
-            @let height = (took.as_secs_f64() / longest.as_secs_f64() * HEIGHT).max(1.0);
-            @let left = (at as f64 + 0.5) * width - (wide - gap) / 2.0;
-            (rect(class, [left, HEIGHT - height, wide - gap, height]))
-        }
-    };
     plot(
         "Duration of each attempt, including its checks.",
         &text,
         &format_duration(longest),
-        inner,
+        columns(&all),
     )
 }
 
 /// Renders a plot over the attempts, from 0 to `top`.
-fn plot(title: &str, text: &str, top: &str, inner: Markup) -> Markup {
+pub(crate) fn plot(title: &str, text: &str, top: &str, inner: Markup) -> Markup {
     let inner = html! {
         line class="grid" x1="0" x2="1000" y1="50" y2="50" {}
         (inner)

@@ -14,7 +14,9 @@ use loop_state::{
 };
 use maud::{PreEscaped, html};
 use proptest::prelude::*;
-use rlm_store::{PhaseSettings, Project, PromptSource, Record, RunHead, RunId, Settings};
+use rlm_store::{
+    AttemptOutcome, PhaseSettings, Project, PromptSource, Record, RunHead, RunId, Settings,
+};
 use serde_json::json;
 
 use parsed_page::{expect_harmless, parse};
@@ -23,7 +25,7 @@ use crate::report::{CommandLineTerms, ReportData};
 use crate::transcript::{AttemptDetail, Transcript};
 use crate::visible::{pre, visible};
 use crate::words::Clock;
-use crate::{page, summary};
+use crate::{figures, page, summary};
 
 /// Text that tries to act as markup or as control sequences.
 const HOSTILE: &str = "</script></pre><img src=x onerror=alert(1)><style>*{display:none}</style>{{7*7}}\u{202e}gnp.exe\u{0}\u{1b}]0;x\u{7}\u{1b}[31mred\u{1b}[0m\r\n\u{85}\"'><a href=\"https://example.invalid\">&amp;";
@@ -202,6 +204,37 @@ fn resume() -> MachineInput {
 
 fn iterations(n: usize) -> impl Iterator<Item = MachineInput> {
     (0..n).flat_map(|_| went_well().into_iter().chain([check(false)]))
+}
+
+#[test]
+fn v17_figures_of_a_long_run_are_bounded_and_complete() {
+    let mut timeline = report(&TestTask::default(), iterations(3), true).timeline;
+    // The table also has a row with names, and one with sums.
+    let few = figures(&timeline, TimeZone::UTC);
+    assert_eq!(few.matches("<tr>").count(), 3 + 2, "{few}");
+    assert!(few.contains("<title>Iteration 3: "), "{few}");
+    let repeated = std::iter::repeat_n(timeline.attempts.clone(), 40_000);
+    timeline.attempts = repeated.flatten().collect();
+    // The attempts fill the time of the run, and their outcomes alternate.
+    let (began, all) = (timeline.began(), timeline.attempts.len() as u64);
+    let took = timeline.until().since(began).as_millis() as u64;
+    for (at, attempt) in timeline.attempts.iter_mut().enumerate() {
+        attempt.began = began + Duration::from_millis(at as u64 * took / all);
+        attempt.ended = Some(attempt.began + Duration::from_millis(1));
+        if at % 2 == 1 {
+            attempt.outcome = AttemptOutcome::Failed("no".into());
+        }
+    }
+    let many = figures(&timeline, TimeZone::UTC);
+    assert_eq!(many.matches("<tr>").count(), 200 + 2);
+    assert!(many.len() < 300_000, "{}", many.len());
+    // The sums have each attempt once.
+    let sums = many.split("<tfoot>").nth(1).unwrap();
+    let cost = 3 * 40_000 * 400_000_u64;
+    assert!(sums.contains(&format!("<data value=\"{cost}\">")), "{sums}");
+    let page =
+        format!("<!doctype html><html><head><title>x</title></head><body>{many}</body></html>");
+    parse(&page);
 }
 
 #[test]
