@@ -50,7 +50,7 @@ impl Browser {
         Self::start(scene.rlm(&view))
     }
 
-    fn start(view: Rlm<'_>) -> Self {
+    pub(crate) fn start(view: Rlm<'_>) -> Self {
         let mut server = view.spawn();
         let link = server.until("link", LONG, |it| {
             let stdout = it.stdout();

@@ -1,5 +1,6 @@
 //! The pages: their layout, and the parts that several pages share. Each part with an `id` is replaced when it changes.
 
+pub(crate) mod changes;
 pub(crate) mod inbox;
 pub(crate) mod list;
 pub(crate) mod new_run;

@@ -14,6 +14,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use jiff::tz::TimeZone;
 use maud::html;
 use rlm_report::visible;
 use rlm_store::{TranscriptWindow, index};
@@ -25,11 +26,13 @@ use tokio::time::timeout;
 use crate::actions::{self, ActionForm, ActionResult};
 use crate::app::{App, new_secret};
 use crate::connections::Connection;
+use crate::iteration_changes;
 use crate::login::{LoginError, Logins, Secret, Session};
 use crate::origin::{Headers, Refusal};
+use crate::pages::changes::{self, changes};
 use crate::pages::list::{Filter, ListRows, list};
 use crate::pages::new_run::{NewRunForm, NewRunNote, new_run};
-use crate::pages::run::{ShownTranscript, run};
+use crate::pages::run::{ShownTranscript, Tab, crumbs, heading, run, tabs};
 use crate::pages::{PageContext, Place, document, inbox, page, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
@@ -54,6 +57,8 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/inbox", get(inbox_page))
         .route("/new", get(new_run_page).post(start_run))
         .route("/runs/{key}", get(run_page))
+        .route("/runs/{key}/changes", get(changes_page))
+        .route("/runs/{key}/figures", get(figures_page))
         .route("/runs/{key}/report", get(report_page))
         .route("/runs/{key}/records", get(more_records))
         .route("/runs/{key}/act", post(act))
@@ -280,6 +285,7 @@ async fn asset(Path(name): Path<String>) -> Response {
     let (kind, text) = match name.as_str() {
         "style.css" => ("text/css; charset=utf-8", include_str!("style.css")),
         "report.css" => ("text/css; charset=utf-8", rlm_report::CSS),
+        "plots.css" => ("text/css; charset=utf-8", rlm_report::PLOTS_CSS),
         "page.js" => ("text/javascript; charset=utf-8", include_str!("page.js")),
         "worker.js" => ("text/javascript; charset=utf-8", include_str!("worker.js")),
         _ => return Problem::NotFound.into_response(),
@@ -485,6 +491,29 @@ fn read_transcript(
     })
 }
 
+async fn changes_page(
+    State(app): State<Arc<App>>,
+    Extension(context): Extension<PageContext>,
+    Path(key): Path<String>,
+    Query(query): Query<RunQuery>,
+) -> Result<Response, Problem> {
+    let (row, waiting) = row(&app, &key).await?;
+    let wanted = query.attempt.as_deref().and_then(attempt);
+    let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
+    let shown = blocking(move || iteration_changes::read(&runs, &of, wanted)).await?;
+    let command = stream::command(&app.runs, &row);
+    let main = changes(&row, &command, shown.as_ref());
+    let title = changes::title(&row, shown.as_ref());
+    Ok(self::shown(page(
+        &context,
+        Place::Other,
+        &title,
+        "still",
+        waiting,
+        &main,
+    )))
+}
+
 #[derive(Deserialize)]
 struct RecordsQuery {
     attempt: String,
@@ -539,12 +568,51 @@ async fn report_page(
     let main = match report.await? {
         Ok(body) => html! {
             link rel="stylesheet" href="/assets/report.css";
-            nav class="crumbs" aria-label="Place" { a href="/" { "Runs" } " / " a href={ "/runs/" (key) } { bdi { (row.run.as_str()) } } " / Report" }
+            (crumbs(&row, Tab::Report))
+            (tabs(&row, Tab::Report))
             div class="report" { (maud::PreEscaped(body)) }
         },
-        Err(why) => html! { p class="warn" { "The report can't be shown: " (why) } },
+        Err(why) => html! {
+            (crumbs(&row, Tab::Report))
+            (tabs(&row, Tab::Report))
+            p class="warn" { "The report can't be shown: " (why) }
+        },
     };
     let title = format!("Report of {}", row.run);
+    Ok(shown(page(
+        &context,
+        Place::Other,
+        &title,
+        "still",
+        waiting,
+        &main,
+    )))
+}
+
+async fn figures_page(
+    State(app): State<Arc<App>>,
+    Extension(context): Extension<PageContext>,
+    Path(key): Path<String>,
+) -> Result<Response, Problem> {
+    let (row, waiting) = row(&app, &key).await?;
+    let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
+    let figures = blocking(move || {
+        let project = runs.project(&of).ok_or("its project is gone")?;
+        let timeline = project.timeline(&of.run).map_err(|e| e.to_string())?;
+        Ok::<_, String>(rlm_report::figures(&timeline, TimeZone::system()))
+    });
+    let figures = figures.await?;
+    let main = html! {
+        (crumbs(&row, Tab::Figures))
+        (heading(&row))
+        (tabs(&row, Tab::Figures))
+        link rel="stylesheet" href="/assets/plots.css";
+        @match figures {
+            Ok(figures) => section aria-label="Time and cost" class="plots" { (maud::PreEscaped(figures)) },
+            Err(why) => p class="warn" { "The figures can't be shown: " (why) },
+        }
+    };
+    let title = format!("Time and cost of {}", row.run);
     Ok(shown(page(
         &context,
         Place::Other,

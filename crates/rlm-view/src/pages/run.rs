@@ -45,15 +45,100 @@ pub(crate) fn run(
     html! {
         nav class="crumbs" aria-label="Place" { a href="/" { "Runs" } " / " bdi { (row.run.as_str()) } }
         @for part in &parts[..3] { (part.markup()) }
-        nav class="tabs" aria-label="Views of the run" {
-            a href={ "/runs/" (row.key) } aria-current="page" { "Transcript" }
-            a href={ "/runs/" (row.key) "/report" } { "Timeline and report" }
-        }
+        (tabs(row, Tab::Transcript))
         @match shown {
             Some(shown) => (transcript_section(row, shown)),
             None => p class="empty" { "The run has no transcript yet." },
         }
         @for part in &parts[3..] { (part.markup()) }
+    }
+}
+
+/// A view of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tab {
+    Transcript,
+    Changes,
+    Figures,
+    Report,
+}
+
+impl Tab {
+    const ALL: [(Self, &'static str, &'static str); 4] = [
+        (Self::Transcript, "", "Transcript"),
+        (Self::Changes, "/changes", "Changes"),
+        (Self::Figures, "/figures", "Time and cost"),
+        (Self::Report, "/report", "Timeline and report"),
+    ];
+}
+
+/// Returns where a page about a run is.
+pub(crate) fn crumbs(row: &RunRow, here: Tab) -> Markup {
+    let name = { Tab::ALL.iter() }.find(|(tab, ..)| *tab == here);
+    html! {
+        nav class="crumbs" aria-label="Place" {
+            a href="/" { "Runs" } " / " a href={ "/runs/" (row.key) } { bdi { (row.run.as_str()) } }
+            @if let Some((.., name)) = name { " / " (name) }
+        }
+    }
+}
+
+/// Returns the links to the views of a run.
+pub(crate) fn tabs(row: &RunRow, here: Tab) -> Markup {
+    html! {
+        nav class="tabs" aria-label="Views of the run" {
+            @for (tab, path, name) in Tab::ALL {
+                a href={ "/runs/" (row.key) (path) } aria-current=[(tab == here).then_some("page")] { (name) }
+            }
+        }
+    }
+}
+
+/// Returns the title of a run as the heading of a page.
+pub(crate) fn heading(row: &RunRow) -> Markup {
+    html! { h1 { bdi { (row.title.as_deref().unwrap_or(row.run.as_str())) } } }
+}
+
+/// Returns the title of an attempt.
+pub(crate) fn attempt_title((iteration, attempt): (u32, u32)) -> String {
+    match attempt {
+        0 | 1 => format!("Iteration {iteration}"),
+        _ => format!("Iteration {iteration}, attempt {attempt}"),
+    }
+}
+
+/// Returns a heading for an attempt, with links to the attempts beside it and to its other view.
+pub(crate) fn attempt_links(
+    row: &RunRow,
+    here: Tab,
+    attempt: (u32, u32),
+    attempts: &[(u32, u32)],
+    follows: bool,
+) -> Markup {
+    let at = attempts.iter().position(|it| *it == attempt);
+    let neighbour = |offset: isize| attempts.get(at?.checked_add_signed(offset)?).copied();
+    let path = |tab: Tab| {
+        let found = Tab::ALL.iter().find(|(it, ..)| *it == tab);
+        format!("/runs/{}{}", row.key, found.map_or("", |(_, path, _)| path))
+    };
+    let link = |tab: Tab, attempt: (u32, u32), text: &str| {
+        html! { a href={ (path(tab)) "?attempt=" (attempt_name(attempt)) } { (text) } }
+    };
+    html! {
+        div class="tools" {
+            h2 id="attempt" { (attempt_title(attempt)) }
+            span class="links" {
+                @if let Some(before) = neighbour(-1) { (link(here, before, "Previous")) }
+                @if let Some(after) = neighbour(1) { (link(here, after, "Next")) }
+                @if !follows { a href=(path(here)) { "Newest" } }
+                @match here {
+                    Tab::Changes => (link(Tab::Transcript, attempt, "Transcript")),
+                    // The script replaces the attempt of a page that follows the run.
+                    _ if !follows => (link(Tab::Changes, attempt, "Changes")),
+                    _ => {}
+                }
+            }
+        }
     }
 }
 
@@ -64,25 +149,9 @@ pub(crate) fn attempt_name((iteration, attempt): (u32, u32)) -> String {
 
 fn transcript_section(row: &RunRow, shown: &ShownTranscript) -> Markup {
     let name = attempt_name(shown.attempt);
-    let here = shown.attempts.iter().position(|it| *it == shown.attempt);
-    let neighbour = |offset: isize| {
-        let at = here?.checked_add_signed(offset)?;
-        shown.attempts.get(at).copied()
-    };
-    let link = |attempt: (u32, u32), text: &str| {
-        html! { a href={ "/runs/" (row.key) "?attempt=" (attempt_name(attempt)) } { (text) } }
-    };
-    let (iteration, attempt) = shown.attempt;
     html! {
         section class="transcript" aria-label="Transcript" {
-            div class="tools" {
-                h2 id="attempt" { "Iteration " (iteration) @if attempt > 1 { ", attempt " (attempt) } }
-                span class="links" {
-                    @if let Some(before) = neighbour(-1) { (link(before, "Previous")) }
-                    @if let Some(after) = neighbour(1) { (link(after, "Next")) }
-                    @if !shown.follows { a href={ "/runs/" (row.key) } { "Newest" } }
-                }
-            }
+            (attempt_links(row, Tab::Transcript, shown.attempt, &shown.attempts, shown.follows))
             button id="earlier" class="quiet" hidden[shown.window.from == 0] { "Show earlier records" }
             div id="records" role="log" aria-live="off" tabindex="0" aria-label="Records"
                 data-run=(row.key) data-attempt=(name) data-from=(shown.window.from) data-to=(shown.window.to)

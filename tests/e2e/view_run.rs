@@ -1,0 +1,234 @@
+//! The views of one run in `rlm view`: the changes of its iterations, its costs, its long transcript, and the actions that need a form.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rlm_tests::wait_for;
+use serde_json::Value;
+
+use crate::LONG;
+use crate::git::know_who;
+use crate::scene::{PROMPT, Scene, expect_in_order, json, says, text};
+use crate::view_pages::Browser;
+
+/// The second iteration changes one file of each kind.
+const CHANGES: &str = r#"cat >/dev/null
+if test ! -e first.txt; then echo one >first.txt; exit; fi
+seq 1 30000 >huge.txt
+head -c 3000 /dev/zero >picture.bin
+mv old.txt new.txt
+rm gone.txt
+echo three >>kept.txt
+echo '<script>alert(1)</script>' >"$(printf 'x <b>"\342\200\256\n fake +1 -0')"
+"#;
+
+/// Returns a scene with a run of two iterations.
+fn changed(options: &[&str]) -> Scene {
+    let scene = Scene::new("");
+    know_who(&scene);
+    let old = (1..40).map(|n| format!("line {n}\n")).collect::<String>();
+    for (name, text) in [
+        ("old.txt", old.as_str()),
+        ("gone.txt", "a\nb\n"),
+        ("kept.txt", "one\ntwo\n"),
+        (".gitattributes", "*.txt diff=hostile\n"),
+    ] {
+        fs_err::write(scene.file(name), text).unwrap();
+    }
+    scene.sandbox.git(&["add", "--all"]);
+    scene
+        .sandbox
+        .git(&["commit", "--quiet", "--message", "before"]);
+    // Each program leaves a trace.
+    let trace = format!("touch {}", scene.sandbox.path().join("trace").display());
+    for key in [
+        "diff.external",
+        "diff.hostile.command",
+        "diff.hostile.textconv",
+        "core.pager",
+        "core.fsmonitor",
+    ] {
+        scene.sandbox.git(&["config", key, &trace]);
+    }
+    let run = [
+        &["run", "-n", "2", "--sleep", "0", "--prompt", PROMPT],
+        options,
+        &["--run-id", "r1", "--", "sh", "-c", CHANGES],
+    ];
+    scene.rlm(&run.concat()).run(LONG).expect_code(0);
+    scene
+}
+
+fn expect_second_iteration(page: &str) {
+    expect_in_order(
+        page,
+        &[
+            "Iteration 2",
+            ">gone.txt<",
+            "−2",
+            "huge.txt",
+            "the patch is too long; new, 165 KiB",
+            "kept.txt",
+            "<span class=\"add\">+three\n</span>",
+            "old.txt → new.txt",
+            "picture.bin",
+            "not text; new, 3 KiB",
+            "x &lt;b&gt;&quot;\\u{202e}? fake +1 -0",
+            "+&lt;script&gt;alert(1)&lt;/script&gt;",
+        ],
+    );
+    assert!(!page.contains("first.txt"), "{page}");
+    for hostile in ["<script>", "<b>\"", "\u{202e}"] {
+        assert!(!page.contains(hostile), "{hostile}: {page}");
+    }
+}
+
+#[test]
+fn v7a_v7c_each_iteration_shows_its_changes_with_and_without_commits() {
+    for options in [&[][..], &["--commit"]] {
+        let scene = changed(options);
+        let browser = Browser::new(&scene, &[]);
+        let path = format!("/runs/{}/changes", browser.key("r1"));
+        let page = browser.page(&path);
+        expect_second_iteration(&page);
+        assert!(page.contains("logs r1 --iteration 2"), "{page}");
+        let first = browser.page(&format!("{path}?attempt=1-1"));
+        expect_in_order(&first, &["Iteration 1", "first.txt", "+one"]);
+        assert!(!first.contains("kept.txt"), "{first}");
+        assert!(!scene.sandbox.path().join("trace").exists());
+    }
+}
+
+/// Removes the record of the changes from the transcript of an attempt.
+fn remove_record(scene: &Scene) {
+    let transcript = scene.file(".rlm/runs/r1/transcripts/2-1.ndjson");
+    let text = fs_err::read_to_string(&transcript).unwrap();
+    let lines = text.lines().filter(|line| !line.contains("\"changes\""));
+    let shorter: String = lines.map(|line| format!("{line}\n")).collect();
+    assert_ne!(shorter, text);
+    fs_err::write(&transcript, shorter).unwrap();
+}
+
+#[test]
+fn v7b_v7c_commit_replaces_a_lost_record_and_a_lost_repository_is_named() {
+    let scene = changed(&["--commit"]);
+    remove_record(&scene);
+    let browser = Browser::new(&scene, &[]);
+    let path = format!("/runs/{}/changes", browser.key("r1"));
+    let page = browser.page(&path);
+    expect_second_iteration(&page);
+    assert!(page.contains("git -C "), "{page}");
+    assert!(!scene.sandbox.path().join("trace").exists());
+    fs_err::rename(scene.file(".git"), scene.file("elsewhere")).unwrap();
+    let page = browser.page(&path);
+    assert!(page.contains("git can't show the commit"), "{page}");
+}
+
+#[test]
+fn v7b_git_that_hangs_is_named() {
+    let scene = changed(&["--commit"]);
+    remove_record(&scene);
+    let folder = scene.sandbox.path().join("bin");
+    fs_err::create_dir(&folder).unwrap();
+    let git = folder.join("git");
+    fs_err::write(&git, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    fs_err::set_permissions(&git, PermissionsExt::from_mode(0o755)).unwrap();
+    let paths = std::env::var("PATH").unwrap();
+    let path = format!("{}:{paths}", folder.display());
+    let view = scene.rlm(&["view", "--no-open"]).env("PATH", &path);
+    let browser = Browser::start(view);
+    let page = browser.page(&format!("/runs/{}/changes", browser.key("r1")));
+    assert!(page.contains("git did not respond within 2s"), "{page}");
+    drop(browser);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn v7b_iteration_without_a_record_or_a_commit_says_so() {
+    let scene = changed(&[]);
+    remove_record(&scene);
+    let browser = Browser::new(&scene, &[]);
+    let page = browser.page(&format!("/runs/{}/changes", browser.key("r1")));
+    assert!(page.contains("did not compare the files"), "{page}");
+}
+
+/// Returns the values of the cells of a row: cost, input tokens, output tokens, time, wait.
+fn values(row: &str) -> Vec<u64> {
+    let values = row.split("<data value=\"").skip(1);
+    values
+        .map(|it| it.split('"').next().unwrap().parse().unwrap())
+        .collect()
+}
+
+/// Returns the milliseconds between two points in time.
+fn between(from: &Value, to: &Value) -> u64 {
+    let at = |value: &Value| text(value).parse::<jiff::Timestamp>().unwrap();
+    u64::try_from(at(to).as_millisecond() - at(from).as_millisecond()).unwrap()
+}
+
+#[test]
+fn v17_plots_and_figures_are_those_of_the_report() {
+    let scene = Scene::new("say ready\nawait go\nsay one\n@2 say two\n@3 say three\nturn");
+    let mut running = scene.claude(&["-n", "3"]).spawn();
+    says(&mut running, "ready");
+    let browser = Browser::new(&scene, &[]);
+    let run = scene.run_id();
+    assert_eq!(browser.act(&run, "pause", &[]).0, "done");
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_for("the pause", LONG, || {
+        (scene.status()["state"] == "paused").then_some(())
+    });
+    assert_eq!(browser.act(&run, "continue", &[]).0, "done");
+    running.wait(LONG).expect_code(0);
+
+    let page = browser.page(&format!("/runs/{}/figures", browser.key(&run)));
+    let report = scene.rlm(&["report", &run, "--json"]).run(LONG);
+    let report = json(report.expect_code(0).stdout.trim());
+    let table = page.split("<table class=\"values\">").nth(1).unwrap();
+    let rows: Vec<_> = table.split("<tr>").skip(2).map(values).collect();
+    let waits = report["waits"].as_array().unwrap().iter();
+    let waits = waits.filter(|wait| wait["for"] != "sleep");
+    let waited: Vec<_> = waits
+        .map(|wait| between(&wait["began_at"], &wait["ended_at"]))
+        .collect();
+    assert_eq!(waited.len(), 1, "{report}");
+    let attempts = report["attempts"].as_array().unwrap();
+    assert_eq!(rows.len(), attempts.len() + 1, "{table}");
+    let figures = attempts.iter().enumerate().map(|(at, attempt)| {
+        let usage = &attempt["usage"];
+        let cost = usage["cost_usd"].as_f64().unwrap() * 1e6;
+        vec![
+            cost.round() as u64,
+            usage["input_tokens"].as_u64().unwrap(),
+            usage["output_tokens"].as_u64().unwrap(),
+            between(&attempt["began_at"], &attempt["ended_at"]),
+            if at == 0 { waited[0] } else { 0 },
+        ]
+    });
+    let figures: Vec<Vec<u64>> = figures.collect();
+    assert_eq!(rows[..3], figures);
+    let sums: Vec<u64> = (0..5)
+        .map(|at| figures.iter().map(|row| row[at]).sum())
+        .collect();
+    assert_eq!(rows[3], sums);
+    let status = scene.status();
+    let cost = status["cost_usd"].as_f64().unwrap() * 1e6;
+    assert_eq!(
+        [Some(cost.round() as u64), status["input_tokens"].as_u64()],
+        [Some(sums[0]), Some(sums[1])]
+    );
+
+    // The height of each column is its part of the longest one.
+    let (_, plot) = page.split_once("Time of each attempt").unwrap();
+    let (plot, _) = plot.split_once("</svg>").unwrap();
+    let heights = plot.split("<rect ").skip(1).map(|rect| {
+        let height = rect.split("height=\"").nth(1).unwrap();
+        height.split('"').next().unwrap().parse::<f64>().unwrap()
+    });
+    let longest = figures.iter().map(|row| row[3]).max().unwrap();
+    for (height, row) in heights.zip(&figures) {
+        let expected = row[3] as f64 / longest as f64 * 100.0;
+        assert!((height - expected.max(1.0)).abs() < 0.1, "{height} {row:?}");
+    }
+    assert!(plot.contains("<title>Iteration 3: "), "{plot}");
+    assert!(!page.contains("<script>"), "{page}");
+}
