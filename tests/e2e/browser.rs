@@ -14,6 +14,7 @@ use crate::LONG;
 use crate::scene::{PROMPT, Scene, says, stop};
 use crate::steering::Random;
 use crate::view_pages::{Browser, parts_of};
+use crate::view_run::{lines_in, write_long_transcript};
 
 /// The number of times that the connections of the browser are cut.
 const CUTS: u32 = 100;
@@ -206,6 +207,55 @@ fn v5_ten_tabs_have_each_record_once_although_the_connection_is_cut() {
             .find(|(line, expected)| *line != expected);
         assert_eq!((wrong, lines.len()), (None, 2500));
     }
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn v16_browser_has_a_bounded_window_of_a_transcript_of_100_mb() {
+    let scene = Scene::new("print ready");
+    let run = scene.run(&["--once", "--run-id", "r1"]);
+    run.run(LONG).expect_code(0);
+    let last = write_long_transcript(&scene, "r1");
+    let (browser, chromium) = open(&scene);
+    open_run(&scene, &browser, &chromium);
+    chromium.sees("#records", &format!("line {last}."));
+    let paint = chromium
+        .script("return performance.getEntriesByName('first-contentful-paint')[0].startTime");
+    assert!(paint.as_f64().unwrap() < 10_000.0, "{paint} ms");
+    let records = || {
+        let found = chromium.script(
+            "const it = document.querySelector('#records'); return [it.textContent, it.childElementCount]",
+        );
+        let lines = lines_in(found[0].as_str().unwrap());
+        assert!(
+            lines.windows(2).all(|two| two[1] == two[0] + 1),
+            "{lines:?}"
+        );
+        assert!(found[1].as_u64().unwrap() <= 6000, "{found}");
+        lines
+    };
+    let mut shown = records();
+    assert_eq!(shown.last(), Some(&last));
+    let mut scroll = |place: &str, moved: &dyn Fn(&[u64], &[u64]) -> bool| {
+        chromium.script(&format!(
+            "document.querySelector('#records').scrollTop = {place}"
+        ));
+        shown = wait_for("other records", LONG, || {
+            Some(records()).filter(|now| moved(&shown, now))
+        });
+    };
+    for _ in 0..15 {
+        scroll("0", &|before, now| now[0] < before[0]);
+    }
+    // The end left the window; scrolling down brings it back.
+    let ends_later = |before: &[u64], now: &[u64]| now.last() > before.last();
+    for _ in 0..3 {
+        scroll("1e9", &ends_later);
+    }
+    let is_at_end = |_: &[u64], now: &[u64]| now.last() == Some(&last);
+    chromium.script("document.querySelector('#newest').click()");
+    scroll("1e9", &is_at_end);
+    expect_no_errors(&chromium);
 }
 
 #[test]

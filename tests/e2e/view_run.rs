@@ -1,5 +1,6 @@
 //! The views of one run in `rlm view`: the changes of its iterations, its costs, its long transcript, and the actions that need a form.
 
+use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt;
 
 use rlm_tests::wait_for;
@@ -231,4 +232,84 @@ fn v17_plots_and_figures_are_those_of_the_report() {
     }
     assert!(plot.contains("<title>Iteration 3: "), "{plot}");
     assert!(!page.contains("<script>"), "{page}");
+}
+
+/// The size of a long transcript, in bytes.
+const V16_BYTES: usize = 100 << 20;
+/// The memory that its pages may add to the server, in kB: far less than the transcript.
+const V16_MEMORY: u64 = 64 << 10;
+
+/// Replaces the transcript of a run by one of 100 MB, and returns the number of its lines.
+pub(crate) fn write_long_transcript(scene: &Scene, run: &str) -> u64 {
+    let path = format!(".rlm/runs/{run}/transcripts/1-1.ndjson");
+    let file = fs_err::File::create(scene.file(&path)).unwrap();
+    let mut file = BufWriter::new(file);
+    let filler = "x".repeat(200);
+    let (mut written, mut lines) = (0, 0);
+    while written < V16_BYTES {
+        lines += 1;
+        let record = format!(
+            "{{\"at\":1795000000000,\"kind\":\"stdout\",\"text\":\"line {lines}. {filler}\"}}\n"
+        );
+        file.write_all(record.as_bytes()).unwrap();
+        written += record.len();
+    }
+    file.flush().unwrap();
+    lines
+}
+
+/// Returns the numbers of the lines in HTML.
+pub(crate) fn lines_in(html: &str) -> Vec<u64> {
+    let lines = html.split("line ").skip(1);
+    let number = |it: &str| it.split_once('.')?.0.parse().ok();
+    lines.filter_map(number).collect()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn v16_transcript_of_100_mb_opens_at_its_end_and_scrolls_back() {
+    let scene = Scene::new("print ready");
+    let run = scene.run(&["--once", "--run-id", "r1"]);
+    run.run(LONG).expect_code(0);
+    let last = write_long_transcript(&scene, "r1");
+    let browser = Browser::new(&scene, &[]);
+    let path = format!("/runs/{}", browser.key("r1"));
+    browser.page("/");
+    let pid = browser.server.as_ref().unwrap().pid();
+    let peak = || {
+        let status = fs_err::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+        let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+        kilobytes.parse::<u64>().unwrap()
+    };
+    let before = peak();
+    let page = browser.page(&path);
+    assert!(page.len() < 1 << 20, "{}", page.len());
+    let mut shown = lines_in(&page);
+    assert_eq!(shown.last(), Some(&last));
+    let from = page.split("data-from=\"").nth(1).unwrap();
+    let mut from: u64 = from.split('"').next().unwrap().parse().unwrap();
+    for _ in 0..10 {
+        let query = format!("{path}/records?attempt=1-1&before={from}");
+        let more = browser.get(&query).json();
+        shown.splice(0..0, lines_in(more["html"].as_str().unwrap()));
+        from = more["from"].as_u64().unwrap();
+    }
+    assert!(shown.len() > 5000, "{}", shown.len());
+    assert!(shown.iter().copied().eq(shown[0]..=last));
+    let start = browser.get(&format!("{path}/records?attempt=1-1&after=0"));
+    let start = lines_in(start.json()["html"].as_str().unwrap());
+    assert!(start.iter().copied().eq(1..=start.len() as u64));
+    // Many pages at once, each with its stream.
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let topic = format!("run:{}", browser.key("r1"));
+                assert!(browser.events(&topic).take(2).count() == 2);
+                assert!(browser.page(&path).contains(&format!("line {last}.")));
+            });
+        }
+    });
+    let added = peak() - before;
+    assert!(added < V16_MEMORY, "{added} kB");
 }

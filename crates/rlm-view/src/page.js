@@ -89,12 +89,16 @@
   setInterval(showAges, 1000);
   showAges();
 
-  // ---- The transcript: a sequence of records, each with its position.
+  // ---- The transcript: a sequence of records, each with its position. The page has a window of it: at the end it follows the run, and scrolling
+  // moves the window.
 
   const records = byId("records");
   const MAX_RECORDS = 3000;
   let queue = Promise.resolve();
   let isAtEnd = true;
+  // Whether the window ends before the end of the transcript. Then new records are only counted as there.
+  let isDetached = false;
+  let newestAttempt = records?.dataset.attempt;
 
   const run = () => records.dataset.run;
   const position = () => Number(records.dataset.to);
@@ -107,26 +111,64 @@
     return response.json();
   }
 
-  function append(html) {
+  // Returns the new records as elements that know their attempt.
+  function elements(html, attempt) {
     const template = document.createElement("template");
     template.innerHTML = html;
-    for (const record of [...template.content.children]) {
-      record.dataset.attempt = records.dataset.attempt;
+    const all = [...template.content.children];
+    for (const record of all) record.dataset.attempt = attempt;
+    return all;
+  }
+
+  // A message repeats the text that was streamed before it.
+  function addAfter(html) {
+    for (const record of elements(html, records.dataset.attempt)) {
       if (record.classList.contains("message")) {
-        // The message repeats the text that was streamed before it.
         while (records.lastElementChild?.classList.contains("text")) records.lastElementChild.remove();
       }
       records.append(record);
     }
-    if (isAtEnd || records.childElementCount > 3 * MAX_RECORDS) {
-      let surplus = records.childElementCount - MAX_RECORDS;
-      while (surplus-- > 0 || (records.childElementCount > MAX_RECORDS && !records.firstElementChild.dataset.at)) {
-        records.firstElementChild.remove();
-        byId("earlier").hidden = false;
-      }
-      const top = [...records.children].find((record) => record.dataset.at);
-      if (top && !byId("earlier").hidden) Object.assign(first, { attempt: top.dataset.attempt ?? first.attempt, from: Number(top.dataset.at) });
+  }
+
+  function trimStart() {
+    let surplus = records.childElementCount - MAX_RECORDS;
+    while (surplus-- > 0 || (records.childElementCount > MAX_RECORDS && !records.firstElementChild.dataset.at)) {
+      records.firstElementChild.remove();
+      byId("earlier").hidden = false;
     }
+    const top = [...records.children].find((record) => record.dataset.at);
+    if (top && !byId("earlier").hidden) Object.assign(first, { attempt: top.dataset.attempt, from: Number(top.dataset.at) });
+  }
+
+  function trimEnd() {
+    let last = null;
+    while (records.childElementCount > MAX_RECORDS || (last && !last.dataset.at && records.childElementCount)) {
+      last = records.lastElementChild;
+      last.remove();
+    }
+    if (!last?.dataset.at) return;
+    Object.assign(records.dataset, { attempt: last.dataset.attempt, to: last.dataset.at });
+    detach(true);
+  }
+
+  function detach(isNow) {
+    isDetached = isNow;
+    if (isNow) isAtEnd = false;
+    byId("newest").hidden = !isNow;
+  }
+
+  // Changes the records, and keeps one of them where it is on the screen.
+  function keepInPlace(record, change) {
+    const top = record?.getBoundingClientRect().top ?? 0;
+    change();
+    if (record?.isConnected) records.scrollTop += record.getBoundingClientRect().top - top;
+  }
+
+  function append(html) {
+    keepInPlace(isAtEnd ? null : records.lastElementChild, () => {
+      addAfter(html);
+      if (isAtEnd || records.childElementCount > 3 * MAX_RECORDS) trimStart();
+    });
     if (isAtEnd) {
       records.scrollTop = records.scrollHeight;
     } else {
@@ -145,6 +187,8 @@
   }
 
   async function showRecords(message) {
+    newestAttempt = message.attempt;
+    if (isDetached) return;
     if (message.attempt !== records.dataset.attempt) {
       await catchUp(Infinity);
       const [iteration, attempt] = message.attempt.split("-");
@@ -163,28 +207,65 @@
     }
   }
 
+  async function showEarlier() {
+    const before = await load(first.attempt, `before=${first.from}`);
+    keepInPlace(records.firstElementChild, () => {
+      const fresh = elements(before.html, first.attempt);
+      if (records.querySelector(".rec[data-at]")?.classList.contains("message")) {
+        while (fresh.at(-1)?.classList.contains("text")) fresh.pop();
+      }
+      records.prepend(...fresh);
+      first.from = before.from;
+      byId("earlier").hidden = before.from === 0;
+      if (records.childElementCount > 2 * MAX_RECORDS) trimEnd();
+    });
+  }
+
+  async function showLater() {
+    const after = await load(records.dataset.attempt, `after=${position()}`);
+    if (after.to <= position()) {
+      // At the end of the newest attempt, the page follows the run again.
+      if (records.dataset.attempt === newestAttempt) detach(false);
+      return;
+    }
+    keepInPlace(records.lastElementChild, () => {
+      addAfter(after.html);
+      records.dataset.to = after.to;
+      if (records.childElementCount > 2 * MAX_RECORDS) trimStart();
+    });
+  }
+
+  async function showEnd() {
+    if (isDetached) {
+      const end = await load(newestAttempt, "");
+      records.replaceChildren(...elements(end.html, newestAttempt));
+      Object.assign(records.dataset, { attempt: newestAttempt, from: end.from, to: end.to });
+      Object.assign(first, { attempt: newestAttempt, from: end.from });
+      byId("earlier").hidden = end.from === 0;
+      detach(false);
+    }
+    records.scrollTop = records.scrollHeight;
+  }
+
   if (records) {
+    let isLoading = false;
+    const request = (change) => {
+      if (isLoading) return;
+      isLoading = true;
+      queue = queue.then(change)
+        .catch(() => toast("The records can't be loaded; is the page still logged in?", true))
+        .finally(() => { isLoading = false; });
+    };
+    for (const record of records.children) record.dataset.attempt = records.dataset.attempt;
     records.addEventListener("scroll", () => {
-      isAtEnd = records.scrollHeight - records.scrollTop - records.clientHeight < 40;
+      const below = records.scrollHeight - records.scrollTop - records.clientHeight;
+      isAtEnd = !isDetached && below < 40;
       if (isAtEnd) byId("newest").hidden = true;
+      if (isDetached && below < 200) request(showLater);
+      else if (records.scrollTop < 200 && !byId("earlier").hidden) request(showEarlier);
     });
-    byId("newest").addEventListener("click", () => { records.scrollTop = records.scrollHeight; });
-    byId("earlier").addEventListener("click", () => {
-      queue = queue.then(async () => {
-        const before = await load(first.attempt, `before=${first.from}`);
-        const height = records.scrollHeight;
-        const template = document.createElement("template");
-        template.innerHTML = before.html;
-        if (records.querySelector(".rec[data-at]")?.classList.contains("message")) {
-          while (template.content.lastElementChild?.classList.contains("text")) template.content.lastElementChild.remove();
-        }
-        for (const record of template.content.children) record.dataset.attempt = first.attempt;
-        records.prepend(template.content);
-        first.from = before.from;
-        byId("earlier").hidden = before.from === 0;
-        records.scrollTop += records.scrollHeight - height;
-      }).catch(() => toast("The records can't be loaded; is the page still logged in?"));
-    });
+    byId("newest").addEventListener("click", () => request(showEnd));
+    byId("earlier").addEventListener("click", () => request(showEarlier));
     records.scrollTop = records.scrollHeight;
   }
 
