@@ -14,7 +14,7 @@ use crate::LONG;
 use crate::scene::{PROMPT, Scene, says, stop};
 use crate::steering::Random;
 use crate::view_pages::{Browser, parts_of};
-use crate::view_run::{lines_in, write_long_transcript};
+use crate::view_run::{changed, lines_in, write_long_transcript};
 
 /// The number of times that the connections of the browser are cut.
 const CUTS: u32 = 100;
@@ -320,22 +320,7 @@ fn pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
         ("run", format!("/runs/{key}")),
         ("report", format!("/runs/{key}/report")),
     ] {
-        for (look, width, height, is_dark) in [
-            ("phone", 360, 740, false),
-            ("phone-dark", 360, 740, true),
-            ("wide", 1280, 800, false),
-            ("wide-dark", 1280, 800, true),
-        ] {
-            chromium.emulate(width, height, is_dark);
-            chromium.open(&format!("http://{}{path}", browser.host));
-            let scroll = chromium.script("return document.documentElement.scrollWidth");
-            assert!(
-                scroll.as_u64().unwrap() <= u64::from(width),
-                "{page} {look}: {scroll}"
-            );
-            fs_err::write(picture(&format!("{page}-{look}")), chromium.screenshot()).unwrap();
-        }
-        accessibility(&chromium, page);
+        expect_fit(&browser, &chromium, page, &path);
     }
     // With the keyboard only: from the list to the run, and a message to its agent.
     chromium.open(&format!("http://{}/", browser.host));
@@ -352,6 +337,52 @@ fn pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
     assert_eq!(focused, serde_json::json!(["steer-text", "hello"]));
     expect_no_errors(&chromium);
     stop(running, Signal::INT);
+}
+
+/// Expects that a page fits a phone and a wide window, in both schemes, and takes pictures of it.
+fn expect_fit(browser: &Browser, chromium: &Chromium, page: &str, path: &str) {
+    for (look, width, height, is_dark) in [
+        ("phone", 360, 740, false),
+        ("phone-dark", 360, 740, true),
+        ("wide", 1280, 800, false),
+        ("wide-dark", 1280, 800, true),
+    ] {
+        chromium.emulate(width, height, is_dark);
+        chromium.open(&format!("http://{}{path}", browser.host));
+        let scroll = chromium.script("return document.documentElement.scrollWidth");
+        assert!(
+            scroll.as_u64().unwrap() <= u64::from(width),
+            "{page} {look}: {scroll}"
+        );
+        fs_err::write(picture(&format!("{page}-{look}")), chromium.screenshot()).unwrap();
+    }
+    accessibility(chromium, page);
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn views_of_a_run_fit_a_phone_in_both_schemes() {
+    let scene = changed(&["--commit"]);
+    let (browser, chromium) = open(&scene);
+    let key = browser.key("r1");
+    for (page, path) in [
+        ("ended", String::new()),
+        ("changes", "/changes".to_owned()),
+        ("figures", "/figures".to_owned()),
+    ] {
+        expect_fit(&browser, &chromium, page, &format!("/runs/{key}{path}"));
+    }
+    // The table and the forms are folded, and fit too.
+    for (page, path) in [("ended-open", ""), ("figures-open", "/figures")] {
+        chromium.emulate(360, 740, false);
+        chromium.open(&format!("http://{}/runs/{key}{path}", browser.host));
+        chromium.script("document.querySelectorAll('details').forEach((it) => { it.open = true; }); scrollTo(0, 1e6)");
+        let scroll = chromium.script("return document.documentElement.scrollWidth");
+        assert!(scroll.as_u64().unwrap() <= 360, "{page}: {scroll}");
+        fs_err::write(picture(page), chromium.screenshot()).unwrap();
+        accessibility(&chromium, page);
+    }
+    expect_no_errors(&chromium);
 }
 
 /// Checks a page with axe-core, if `cargo xtask browser` found it.

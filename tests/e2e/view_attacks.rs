@@ -82,6 +82,40 @@ fn v8_hostile_requests_are_refused_and_change_nothing() {
             host(plain("GET", &format!("/runs/{key}/report"))),
         ),
         (
+            "no cookie, changes",
+            401,
+            host(plain("GET", &format!("/runs/{key}/changes"))),
+        ),
+        (
+            "no cookie, figures",
+            401,
+            host(plain("GET", &format!("/runs/{key}/figures"))),
+        ),
+        (
+            "no cookie, export",
+            401,
+            post(host(plain("POST", &format!("/runs/{key}/export"))).header("origin", &origin)),
+        ),
+        (
+            "other site exports",
+            403,
+            post(
+                own("POST", &format!("/runs/{key}/export"))
+                    .header("origin", "http://evil.example")
+                    .header("sec-fetch-site", "cross-site"),
+            ),
+        ),
+        (
+            "export by GET",
+            405,
+            own("GET", &format!("/runs/{key}/export?csrf={secret}")),
+        ),
+        (
+            "changes of an attempt with a path",
+            200,
+            own("GET", &format!("/runs/{key}/changes?attempt=..%2f1-1")),
+        ),
+        (
             "no cookie, stream",
             401,
             host(plain("GET", "/events?topic=inbox")),

@@ -1,8 +1,9 @@
 //! The views of one run in `rlm view`: the changes of its iterations, its costs, its long transcript, and the actions that need a form.
 
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 
+use rlm_tests::http::HttpRequest;
 use rlm_tests::wait_for;
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ echo '<script>alert(1)</script>' >"$(printf 'x <b>"\342\200\256\n fake +1 -0')"
 "#;
 
 /// Returns a scene with a run of two iterations.
-fn changed(options: &[&str]) -> Scene {
+pub(crate) fn changed(options: &[&str]) -> Scene {
     let scene = Scene::new("");
     know_who(&scene);
     let old = (1..40).map(|n| format!("line {n}\n")).collect::<String>();
@@ -312,4 +313,139 @@ fn v16_transcript_of_100_mb_opens_at_its_end_and_scrolls_back() {
     });
     let added = peak() - before;
     assert!(added < V16_MEMORY, "{added} kB");
+}
+
+#[test]
+fn limit_of_a_live_run_is_set_from_its_page() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let mut running = scene.claude(&["-n", "1"]).spawn();
+    says(&mut running, "ready");
+    let browser = Browser::new(&scene, &[]);
+    let run = scene.run_id();
+    let page = browser.page(&format!("/runs/{}", browser.key(&run)));
+    assert!(page.contains("<option value=\"max-iterations\">"), "{page}");
+    let set = |key: &str, value: &str, confirmed: &str| {
+        let fields = [("key", key), ("value", value), ("confirmed", confirmed)];
+        browser.act(&run, "set", &fields)
+    };
+    let (result, question) = set("max-iterations", "2", "");
+    assert_eq!(result, "confirm", "{question}");
+    assert_eq!(scene.status()["max_iterations"], 1);
+    let (result, answer) = set("max-iterations", "2", "yes");
+    assert_eq!(result, "done", "{answer}");
+    assert!(answer.contains("iterations: 2"), "{answer}");
+    assert_eq!(scene.status()["max_iterations"], 2);
+    for (key, value) in [
+        ("max-iterations", "many"),
+        ("until", "true"),
+        ("max-cost", ""),
+    ] {
+        let (result, answer) = set(key, value, "yes");
+        assert_eq!(result, "rejected", "{key}: {answer}");
+    }
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.status()["iterations_complete"], 2);
+}
+
+#[test]
+fn run_at_its_limit_is_resumed_with_a_higher_one_from_its_page() {
+    let scene = Scene::new("say one\nturn");
+    let run = ["-n", "1", "--until", "test -e never", "--no-first-check"];
+    scene.claude(&run).run(LONG).expect_code(3);
+    // The server starts the agent, so it needs the variables of the scripted agent.
+    let browser = Browser::start(scene.talking(&["view", "--no-open"]));
+    let fields = [("key", "max-iterations"), ("value", "3")];
+    let (result, answer) = browser.act(&scene.run_id(), "resume-with", &fields);
+    assert_eq!(result, "done", "{answer}");
+    wait_for("the end of the run", LONG, || {
+        let status = scene.status();
+        (status["iterations_complete"] == 3 && status["state"] == "ended").then_some(())
+    });
+}
+
+#[test]
+fn run_is_forked_from_its_page() {
+    let scene = changed(&["--commit"]);
+    let browser = Browser::new(&scene, &[]);
+    let (result, answer) = browser.act("r1", "fork", &[("at", "1")]);
+    assert_eq!(result, "done", "{answer}");
+    assert!(
+        answer.contains("continues after iteration 1 of r1"),
+        "{answer}"
+    );
+    let forks = scene.statuses().into_iter();
+    let forks: Vec<_> = forks.filter(|it| it["forked_from"] == "r1").collect();
+    assert_eq!(forks.len(), 1);
+    assert_eq!(forks[0]["forked_at"], 1);
+    let (result, answer) = browser.act("r1", "fork", &[("at", "9")]);
+    assert_eq!(result, "rejected", "{answer}");
+}
+
+/// Sends the form that downloads a run.
+fn export(browser: &Browser, run: &str, fields: &str) -> HttpRequest {
+    let request = browser.request("POST", &format!("/runs/{}/export", browser.key(run)));
+    let request = request.header("origin", &format!("http://{}", browser.host));
+    request.body("application/x-www-form-urlencoded", fields.to_owned())
+}
+
+/// Returns the bytes of a response in chunks.
+fn download(request: HttpRequest) -> Vec<u8> {
+    let mut from = request.header("connection", "close").open().unwrap();
+    let mut all = Vec::new();
+    from.read_to_end(&mut all).unwrap();
+    let at = all.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+    let (head, mut rest) = (String::from_utf8_lossy(&all[..at]), &all[at + 4..]);
+    assert!(
+        head.contains("attachment; filename=\"rlm-r1.tar.zst\""),
+        "{head}"
+    );
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|it| it == b"\r\n").unwrap();
+        let size = std::str::from_utf8(&rest[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return body;
+        }
+        body.extend(&rest[end + 2..][..size]);
+        rest = &rest[end + 2 + size + 2..];
+    }
+}
+
+#[test]
+fn copy_of_a_run_is_downloaded_from_its_page() {
+    let scene = changed(&["--commit"]);
+    let browser = Browser::new(&scene, &[]);
+    let secret = browser.form_secret();
+    let refused = export(&browser, "r1", "csrf=").send().unwrap();
+    assert_eq!(refused.status, 403, "{refused:?}");
+    let archive = download(export(&browser, "r1", &format!("csrf={secret}")));
+    let file = scene.sandbox.path().join("copy.tar.zst");
+    fs_err::write(&file, archive).unwrap();
+    let elsewhere = scene.sandbox.path().join("elsewhere");
+    fs_err::create_dir(&elsewhere).unwrap();
+    let import = ["checkpoints", "import", file.to_str().unwrap()];
+    scene.rlm(&import).dir(&elsewhere).run(LONG).expect_code(0);
+    // The run stays here.
+    assert_eq!(scene.status()["state"], "ended");
+    fs_err::write(scene.file("kept.txt"), "changed\n").unwrap();
+    let refused = export(&browser, "r1", &format!("csrf={secret}"));
+    let refused = refused.send().unwrap();
+    assert_eq!(refused.status, 200, "{refused:?}");
+    assert!(refused.body.contains("--allow-dirty"), "{}", refused.body);
+    let dirty = format!("csrf={secret}&dirty=yes");
+    assert!(!download(export(&browser, "r1", &dirty)).is_empty());
+    let reader = Browser::log_in(
+        &scene
+            .rlm(&["view", "pair", "--read-only"])
+            .run(LONG)
+            .expect_code(0)
+            .stdout,
+    );
+    let secret = reader.form_secret();
+    let refused = export(&reader, "r1", &format!("csrf={secret}"));
+    assert_eq!(refused.send().unwrap().status, 403);
+    drop(browser);
+    scene.wait_until_nothing_is_alive();
 }

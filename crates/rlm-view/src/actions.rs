@@ -8,13 +8,13 @@ use rlm_store::Project;
 use serde::Deserialize;
 
 use crate::program::Program;
-use crate::row::RunRow;
+use crate::row::{RunRow, StepKind};
 
 /// The time in which a run must respond. After that, the page shows only the effect.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// The fields of a form.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ActionForm {
     pub(crate) csrf: String,
@@ -22,8 +22,26 @@ pub(crate) struct ActionForm {
     pub(crate) text: String,
     /// The id of a permission request.
     pub(crate) id: String,
+    /// The name of a limit, and its new value.
+    pub(crate) key: String,
+    pub(crate) value: String,
+    /// The iteration after which a fork continues.
+    pub(crate) at: String,
     /// Whether the person confirmed the action.
     pub(crate) confirmed: String,
+}
+
+impl ActionForm {
+    /// Returns the fields that a person filled in, for the question before the action.
+    pub(crate) fn fields(&self) -> [(&'static str, &str); 5] {
+        [
+            ("text", &self.text),
+            ("id", &self.id),
+            ("key", &self.key),
+            ("value", &self.value),
+            ("at", &self.at),
+        ]
+    }
 }
 
 /// The result of an action, with a text for the person.
@@ -39,11 +57,21 @@ pub(crate) enum ActionResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Effect {
     Live(Request),
-    Resume,
+    /// A command of the program, with the words after its name.
+    Command(Vec<String>),
 }
 
-/// Parses a form; the error is a text for the person.
-fn parse(form: &ActionForm) -> Result<Effect, &'static str> {
+/// Parses a form; the error is a text for the person. `limits` are the names of the limits.
+fn parse(form: &ActionForm, run: &str, limits: &[&str]) -> Result<Effect, &'static str> {
+    let command = |words: &[&str]| {
+        let words = words.iter().map(|word| (*word).to_owned());
+        Ok(Effect::Command(words.collect()))
+    };
+    let limit = || match limits.contains(&form.key.as_str()) {
+        false => Err("there is no such limit; load the page again"),
+        true if form.value.trim().is_empty() => Err("the value of the limit is empty"),
+        true => Ok((form.key.as_str(), form.value.trim())),
+    };
     let text = || form.text.trim_end().replace("\r\n", "\n");
     let needs_text = |request: &dyn Fn(String) -> Request| match form.text.trim().is_empty() {
         true => Err("the message is empty"),
@@ -77,14 +105,31 @@ fn parse(form: &ActionForm) -> Result<Effect, &'static str> {
         }),
         "allow" => answer(true),
         "deny" => answer(false),
-        "resume" => Ok(Effect::Resume),
+        "resume" => command(&["resume", run, "--detach"]),
+        "set" => {
+            let (key, value) = limit()?;
+            command(&["set", run, &format!("{key}={value}")])
+        }
+        "resume-with" => {
+            let (key, value) = limit()?;
+            command(&["resume", run, "--detach", &format!("--{key}={value}")])
+        }
+        "fork" => match form.at.trim().parse::<u32>() {
+            Ok(at @ 1..) => command(&["checkpoints", "fork", run, "--at", &at.to_string()]),
+            _ => Err("the number of the iteration is missing"),
+        },
         _ => Err("the page doesn't know this action; load it again"),
     }
 }
 
 /// Returns the question before an action that loses work.
-fn question(effect: &Effect, row: &RunRow) -> Option<String> {
+fn question(effect: &Effect, form: &ActionForm, row: &RunRow) -> Option<String> {
     match effect {
+        // At a limit, the turn ends.
+        Effect::Command(words) if words[0] == "set" && row.step == StepKind::Turn => Some(format!(
+            "Set {} of {} to {}? If the turn has already reached this limit, it is interrupted.",
+            form.key, row.run, form.value
+        )),
         Effect::Live(Request::Stop {
             when: StopTiming::Now,
         }) => Some(format!(
@@ -102,20 +147,20 @@ pub(crate) fn act(
     row: &RunRow,
     form: &ActionForm,
 ) -> ActionResult {
-    let effect = match parse(form) {
+    let effect = match parse(form, row.run.as_str(), &program.limits()) {
         Ok(effect) => effect,
         Err(why) => return ActionResult::Rejected(why.into()),
     };
-    if let Some(question) = question(&effect, row).filter(|_| form.confirmed != "yes") {
+    if let Some(question) = question(&effect, form, row).filter(|_| form.confirmed != "yes") {
         return ActionResult::Confirm(question);
     }
     match effect {
-        Effect::Resume => {
-            let run = row.run.to_string();
-            let result = program.run(project, &["resume".into(), run, "--detach".into()]);
-            match result.is_success {
-                true => ActionResult::Done("resumed".into()),
-                false => ActionResult::Rejected(result.output),
+        Effect::Command(words) => {
+            let result = program.run(project, &words);
+            match (result.is_success, words[0].as_str()) {
+                (false, _) => ActionResult::Rejected(result.output),
+                (true, "resume") => ActionResult::Done("resumed".into()),
+                (true, _) => ActionResult::Done(result.output),
             }
         }
         Effect::Live(request) => {
@@ -171,13 +216,54 @@ mod tests {
                 let form = ActionForm {
                     action: action.into(),
                     text: "x".into(),
+                    key: "sleep".into(),
+                    value: "5m".into(),
+                    at: "3".into(),
                     ..ActionForm::default()
                 };
-                assert!(parse(&form).is_ok(), "{action}");
+                assert!(parse(&form, "r1", &["sleep"]).is_ok(), "{action}");
             }
         }
         let form = ActionForm::default();
-        assert!(parse(&form).is_err());
+        assert!(parse(&form, "r1", &[]).is_err());
+    }
+
+    #[test]
+    fn words_of_a_command_come_from_known_names_and_one_value() {
+        let form = |action: &str, key: &str, value: &str, at: &str| ActionForm {
+            action: action.into(),
+            key: key.into(),
+            value: value.into(),
+            at: at.into(),
+            ..ActionForm::default()
+        };
+        for (form, words) in [
+            (
+                form("set", "sleep", " 5m ", ""),
+                vec!["set", "r1", "sleep=5m"],
+            ),
+            (
+                form("resume-with", "sleep", "5m --force", ""),
+                vec!["resume", "r1", "--detach", "--sleep=5m --force"],
+            ),
+            (
+                form("fork", "", "", "3"),
+                vec!["checkpoints", "fork", "r1", "--at", "3"],
+            ),
+        ] {
+            let words = words.into_iter().map(str::to_owned).collect();
+            assert_eq!(parse(&form, "r1", &["sleep"]), Ok(Effect::Command(words)));
+        }
+        for wrong in [
+            form("set", "", "5m", ""),
+            form("set", "until", "rm -r x", ""),
+            form("set", "sleep", " ", ""),
+            form("resume-with", "--force", "", ""),
+            form("fork", "", "", "0"),
+            form("fork", "", "", "3 --nested"),
+        ] {
+            assert!(parse(&wrong, "r1", &["sleep"]).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]
@@ -187,8 +273,8 @@ mod tests {
             text: text.into(),
             ..ActionForm::default()
         };
-        assert!(parse(&form(" \r\n")).is_err());
-        let steer = parse(&form("a\r\nb\r\n")).unwrap();
+        assert!(parse(&form(" \r\n"), "r1", &[]).is_err());
+        let steer = parse(&form("a\r\nb\r\n"), "r1", &[]).unwrap();
         let text = "a\nb".into();
         assert_eq!(steer, Effect::Live(Request::Steer { text, now: false }));
     }

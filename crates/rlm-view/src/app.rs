@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Semaphore;
+
+use crate::export::MAX_EXPORTS;
 use crate::login::{Logins, Role, Secret, Session};
 use crate::origin::PageOrigin;
 use crate::runs::{Runs, now};
@@ -13,6 +16,8 @@ pub(crate) struct App {
     logins: Mutex<Logins>,
     /// The role that a session has at most.
     most: Role,
+    /// One permit for each export that may run now.
+    pub(crate) exports: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for App {
@@ -35,6 +40,7 @@ impl App {
             origin,
             logins: Mutex::default(),
             most,
+            exports: Arc::new(Semaphore::new(MAX_EXPORTS)),
         }
     }
 

@@ -10,12 +10,13 @@
 //!
 //! Modules in reading order: `origin` (which requests can come from the page) and `login` (links and sessions) are pure. `program` is what the caller
 //! provides. `row` contains the facts about one run, `runs` finds all runs, and `iteration_changes` finds the files that an iteration changed. `pages` renders, `actions` sends a person's
-//! requests, and `stream` sends changes to open pages. `app` is the state that all requests share, `routes` answers requests, `connections` limits
+//! requests, `export` downloads a run, and `stream` sends changes to open pages. `app` is the state that all requests share, `routes` answers requests, `connections` limits
 //! connections, and `socket` lets other commands ask for a login link.
 
 mod actions;
 mod app;
 mod connections;
+mod export;
 mod iteration_changes;
 mod login;
 mod origin;

@@ -35,7 +35,8 @@
     if (same && selection) try { same.setSelectionRange(...selection); } catch { /* not a text field */ }
   }
 
-  const FIELDS = "input:not([type=hidden]), textarea";
+  const TEXTS = "input:not([type=hidden]):not([type=checkbox]), textarea";
+  const FIELDS = `${TEXTS}, select`;
 
   // Identifies a control of a form, a link or a summary, also after its part was replaced.
   function identity(control) {
@@ -281,7 +282,7 @@
 
   async function send(form, action, confirmed) {
     const fields = new URLSearchParams(new FormData(form));
-    const sent = new Map([...form.querySelectorAll(FIELDS)].map((field) => [field, field.value]));
+    const sent = new Map([...form.querySelectorAll(TEXTS)].map((field) => [field, field.value]));
     fields.set("action", action);
     if (confirmed) fields.set("confirmed", "yes");
     const response = await fetch(form.getAttribute("action"), { method: "POST", body: fields, headers: { accept: "application/json" } });
@@ -299,6 +300,15 @@
     // A rejected message stays in its field.
     if (result === "done") sent.forEach((value, field) => { if (field.value === value) field.value = ""; });
   }
+
+  // Without the script there is no button that copies.
+  document.documentElement.classList.add("script");
+  document.addEventListener("click", ({ target }) => {
+    const button = target.closest("button.copy");
+    if (!button) return;
+    const text = button.parentElement.querySelector("code").textContent;
+    navigator.clipboard.writeText(text).then(() => toast("Copied.", false), () => toast("The browser refuses to copy; select the text instead.", true));
+  });
 
   function confirmed_by_person(text) {
     return new Promise((resolve) => {
@@ -348,7 +358,7 @@
       links[Math.min(Math.max(here + (event.key === "j" ? 1 : -1), 0), links.length - 1)]?.focus();
     } else if (event.key === "g" || event.key === "i") {
       // A message that was typed and not sent must not be lost.
-      if ([...document.querySelectorAll("textarea, form:not(.filter) input:not([type=hidden])")].some((field) => field.value)) return;
+      if ([...document.querySelectorAll("textarea, form:not(.filter) input:not([type=hidden]):not([type=checkbox])")].some((field) => field.value)) return;
       location.href = event.key === "g" ? "/" : "/inbox";
     }
   });

@@ -1,5 +1,8 @@
 //! The parts that only the program knows: how it words the state of a run, and how it starts its own commands.
 
+use std::io;
+use std::process::Child;
+
 use loop_runner::control::ProcessHealth;
 use rlm_report::CommandLineTerms;
 use rlm_store::{Project, RunEntry, RunId, Timeline};
@@ -54,6 +57,16 @@ pub trait Program: Send + Sync + 'static {
 
     /// Runs the program in the directory of a project with these arguments, until it exits.
     fn run(&self, project: &Project, arguments: &[String]) -> CommandResult;
+
+    /// Starts the program in the directory of a project with these arguments. Its output and its error messages are pipes.
+    ///
+    /// # Errors
+    ///
+    /// An error if it can't be started.
+    fn start(&self, project: &Project, arguments: &[String]) -> io::Result<Child>;
+
+    /// Returns the names of the limits that a person can change.
+    fn limits(&self) -> Vec<&'static str>;
 
     /// Returns how a shell calls the program, so that it finds the runs of a project.
     fn command(&self, project: Option<&Project>) -> String;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
 use axum::http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN,
-    REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ACCEPT, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE,
+    HOST, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
@@ -26,7 +26,6 @@ use tokio::time::timeout;
 use crate::actions::{self, ActionForm, ActionResult};
 use crate::app::{App, new_secret};
 use crate::connections::Connection;
-use crate::iteration_changes;
 use crate::login::{LoginError, Logins, Secret, Session};
 use crate::origin::{Headers, Refusal};
 use crate::pages::changes::{self, changes};
@@ -37,6 +36,7 @@ use crate::pages::{PageContext, Place, document, inbox, page, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
 use crate::stream::{self, MAX_TOPICS, Topic};
+use crate::{export, iteration_changes};
 
 /// The name of the cookie of a session.
 const COOKIE_NAME: &str = "rlm-view";
@@ -62,6 +62,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/runs/{key}/report", get(report_page))
         .route("/runs/{key}/records", get(more_records))
         .route("/runs/{key}/act", post(act))
+        .route("/runs/{key}/export", post(export_copy))
         .route("/events", get(events))
         .route("/login", get(log_in))
         .route("/logout", post(log_out))
@@ -457,8 +458,8 @@ async fn run_page(
     let wanted = query.attempt.as_deref().and_then(attempt);
     let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
     let transcript = blocking(move || read_transcript(&runs, &of, wanted)).await?;
-    let command = stream::command(&app.runs, &row);
-    let main = run(&row, &context, &command, transcript.as_ref());
+    let terms = stream::terms(&app.runs, &row);
+    let main = run(&row, &context, &terms, transcript.as_ref());
     let title = row.title.as_deref().unwrap_or(row.run.as_str());
     let topic = format!("run:{key}");
     Ok(shown(page(
@@ -501,8 +502,8 @@ async fn changes_page(
     let wanted = query.attempt.as_deref().and_then(attempt);
     let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
     let shown = blocking(move || iteration_changes::read(&runs, &of, wanted)).await?;
-    let command = stream::command(&app.runs, &row);
-    let main = changes(&row, &command, shown.as_ref());
+    let terms = stream::terms(&app.runs, &row);
+    let main = changes(&row, &terms.program, shown.as_ref());
     let title = changes::title(&row, shown.as_ref());
     Ok(self::shown(page(
         &context,
@@ -640,8 +641,8 @@ async fn act(
     let row = app.runs.row(&key).ok_or(Problem::NotFound)?;
     let project = app.runs.project(&row).ok_or(Problem::NotFound)?;
     let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
-    let (action, text) = (form.action.clone(), form.text.clone());
-    let result = blocking(move || actions::act(&*runs.program(), &project, &of, &form)).await?;
+    let sent = form.clone();
+    let result = blocking(move || actions::act(&*runs.program(), &project, &of, &sent)).await?;
     let is_script = only(&headers, ACCEPT.as_str()).is_some_and(|it| it.contains("json"));
     if is_script {
         let (name, text) = match &result {
@@ -667,8 +668,8 @@ async fn act(
             form method="post" action={ "/runs/" (key) "/act" } {
                 (crate::pages::secret_field(&context))
                 input type="hidden" name="confirmed" value="yes";
-                input type="hidden" name="text" value=(text);
-                button class="danger" name="action" value=(action) { "Yes" }
+                @for (name, value) in form.fields() { input type="hidden" name=(name) value=(value); }
+                button class="danger" name="action" value=(form.action) { "Yes" }
             }
             p { a href={ "/runs/" (key) } { "Back to the run" } }
         },
@@ -681,6 +682,61 @@ async fn act(
         0,
         &main,
     )))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ExportForm {
+    csrf: String,
+    /// `yes` if the archive has the uncommitted changes.
+    dirty: String,
+}
+
+async fn export_copy(
+    State(app): State<Arc<App>>,
+    Extension(session): Extension<Session>,
+    Extension(context): Extension<PageContext>,
+    Path(key): Path<String>,
+    Form(form): Form<ExportForm>,
+) -> Result<Response, Problem> {
+    if !session.owns_form(Secret::parse(&form.csrf)) {
+        return Err(Problem::OtherSite);
+    }
+    if !context.can_act() {
+        return Err(Problem::ReadOnly);
+    }
+    let row = app.runs.row(&key).ok_or(Problem::NotFound)?;
+    let project = app.runs.project(&row).ok_or(Problem::NotFound)?;
+    let busy = |_| Problem::Failed("Other exports are running; try again when they end.".into());
+    let permit = Arc::clone(&app.exports).try_acquire_owned().map_err(busy)?;
+    let (program, run) = (app.runs.program(), row.run.clone());
+    let with_uncommitted = form.dirty == "yes";
+    let body =
+        blocking(move || export::export(&*program, &project, &run, with_uncommitted, permit));
+    match body.await? {
+        Ok(body) => {
+            let name = format!("attachment; filename=\"rlm-{}.tar.zst\"", row.run);
+            let headers = [
+                (CONTENT_TYPE, "application/zstd".to_owned()),
+                (CONTENT_DISPOSITION, name),
+            ];
+            Ok((headers, body).into_response())
+        }
+        Err(why) => {
+            let main = html! {
+                p class="warn" { (why) }
+                p { a href={ "/runs/" (key) } { "Back to the run" } }
+            };
+            Ok(shown(page(
+                &context,
+                Place::Other,
+                row.run.as_str(),
+                "",
+                0,
+                &main,
+            )))
+        }
+    }
 }
 
 async fn events(

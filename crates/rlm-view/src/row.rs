@@ -49,6 +49,8 @@ pub(crate) struct RunRow {
     /// The branch of the run's own worktree.
     pub(crate) branch: Option<String>,
     pub(crate) phase: Option<String>,
+    /// Whether the run commits the work of each iteration.
+    pub(crate) commits: bool,
     pub(crate) iteration: u32,
     pub(crate) attempt: u32,
     pub(crate) max_iterations: Option<u32>,
@@ -132,6 +134,7 @@ impl RunRow {
             title: { title.as_ref().or(live.prompt.as_ref()) }.map(|it| shorten(it)),
             branch: branch.map(|worktree| worktree.branch.clone()),
             phase: phases.map(|head| head.machine.phase_rules().name.clone()),
+            commits: head.is_some_and(|head| head.settings.commit),
             iteration: machine.map_or(0, |m| m.iteration.min(m.counts.attempts)),
             attempt: machine.map_or(0, |m| m.attempt),
             max_iterations: machine.and_then(|m| m.phase_rules().limits.max_iterations),

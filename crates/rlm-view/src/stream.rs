@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout};
 use crate::app::App;
 use crate::login::Session;
 use crate::pages::list::{Filter, ListRows};
+use crate::pages::run::RunTerms;
 use crate::pages::{PageContext, Part, badge, inbox, run, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
@@ -241,15 +242,15 @@ impl TopicState {
             }
             Topic::Run(key) => match runs.row(key) {
                 Some(row) => {
-                    let command = command(runs, &row);
-                    (run::parts(&row, context, &command), None)
+                    let terms = terms(runs, &row);
+                    (run::parts(&row, context, &terms), None)
                 }
                 None => {
                     let gone =
                         html! { div id="run-head" { p class="warn" { "The run was removed." } } };
-                    let empty = ["run-asks", "run-actions", "run-steer", "run-commands"];
-                    let empty = empty.map(|id| Part::new(id, html! { div id=(id) {} }));
-                    let gone = Part::new("run-head", gone);
+                    let empty = run::PART_IDS.iter().skip(1);
+                    let empty = empty.map(|id| Part::new(*id, html! { div id=(id) {} }));
+                    let gone = Part::new(run::PART_IDS[0], gone);
                     (std::iter::once(gone).chain(empty).collect(), None)
                 }
             },
@@ -355,7 +356,11 @@ fn attempt_after(run_dir: &Path, attempt: (u32, u32)) -> Option<(u32, u32)> {
     all.get(at + 1).copied()
 }
 
-/// Returns how to call the program for the project of a run.
-pub(crate) fn command(runs: &Runs, row: &RunRow) -> String {
-    runs.program().command(runs.project(row).as_ref())
+/// Returns the words of the command line for a run.
+pub(crate) fn terms(runs: &Runs, row: &RunRow) -> RunTerms {
+    let program = runs.program();
+    RunTerms {
+        program: program.command(runs.project(row).as_ref()),
+        limits: program.limits(),
+    }
 }

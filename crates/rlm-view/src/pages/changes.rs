@@ -44,8 +44,29 @@ fn content(row: &RunRow, command: &str, shown: &ShownChanges) -> Markup {
         FoundChanges::Text(text) => {
             let parsed = ParsedChanges::new(text);
             html! {
+                (sums(&parsed))
                 (files(&parsed))
                 (complete(row, command, shown, &parsed))
+            }
+        }
+    }
+}
+
+/// Returns the numbers of files and lines of a change that the page shows as a whole.
+fn sums(parsed: &ParsedChanges<'_>) -> Markup {
+    let lines = parsed.files.iter().filter_map(|file| file.lines);
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    let (added, removed) = lines.fold((0u64, 0u64), |sum, (added, removed)| {
+        (
+            sum.0.saturating_add(number(added)),
+            sum.1.saturating_add(number(removed)),
+        )
+    });
+    html! {
+        @if parsed.more.is_none() {
+            p class="counts" {
+                b { (parsed.files.len()) } @if parsed.files.len() == 1 { " file " } @else { " files " }
+                span class="good" { "+" (added) } " " span class="bad" { "−" (removed) }
             }
         }
     }

@@ -20,17 +20,37 @@ pub(crate) struct ShownTranscript {
     pub(crate) follows: bool,
 }
 
+/// The words of the command line that a page of a run needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunTerms {
+    /// The call of the program for the project of the run.
+    pub(crate) program: String,
+    /// The names of the limits that a person can change.
+    pub(crate) limits: Vec<&'static str>,
+}
+
+/// The ids of the parts, in the order of [`parts`].
+pub(crate) const PART_IDS: [&str; 6] = [
+    "run-head",
+    "run-asks",
+    "run-actions",
+    "run-steer",
+    "run-more",
+    "run-commands",
+];
+
 /// Returns the parts of the page that change.
-pub(crate) fn parts(row: &RunRow, context: &PageContext, command: &str) -> Vec<Part> {
+pub(crate) fn parts(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Vec<Part> {
     let mut parts = vec![
         Part::new("run-head", head(row)),
         Part::new("run-asks", asks(row, context)),
-        Part::new("run-actions", actions(row, context)),
+        Part::new("run-actions", actions(row, context, terms)),
     ];
     if context.can_act() {
         parts.push(Part::new("run-steer", steer(row, context)));
+        parts.push(Part::new("run-more", more(row, context, terms)));
     }
-    parts.push(Part::new("run-commands", commands(row, command)));
+    parts.push(Part::new("run-commands", commands(row, terms)));
     parts
 }
 
@@ -38,10 +58,10 @@ pub(crate) fn parts(row: &RunRow, context: &PageContext, command: &str) -> Vec<P
 pub(crate) fn run(
     row: &RunRow,
     context: &PageContext,
-    command: &str,
+    terms: &RunTerms,
     shown: Option<&ShownTranscript>,
 ) -> Markup {
-    let parts = parts(row, context, command);
+    let parts = parts(row, context, terms);
     html! {
         nav class="crumbs" aria-label="Place" { a href="/" { "Runs" } " / " bdi { (row.run.as_str()) } }
         @for part in &parts[..3] { (part.markup()) }
@@ -198,14 +218,23 @@ fn head(row: &RunRow) -> Markup {
     }
 }
 
-/// Returns a form with one button.
-fn button(row: &RunRow, context: &PageContext, action: &str, label: &str, class: &str) -> Markup {
-    html! {
-        form method="post" action={ "/runs/" (row.key) "/act" } {
-            (secret_field(context))
-            button class=(class) name="action" value=(action) { (label) }
-        }
-    }
+/// Returns the command that does the same as an action, if there is one.
+fn command_of(action: &str, row: &RunRow, terms: &RunTerms) -> Option<String> {
+    let (program, run) = (&terms.program, &row.run);
+    Some(match action {
+        "interrupt" => format!("{program} interrupt {run}"),
+        "pause" => format!("{program} pause {run}"),
+        "continue" | "resume" => format!("{program} resume {run}"),
+        "stop" => format!("{program} stop {run}"),
+        "stop-after" => format!("{program} stop {run} --after iteration"),
+        "steer" => format!("{program} steer {run} 'TEXT'"),
+        "steer-now" => format!("{program} steer {run} --now 'TEXT'"),
+        "set" => format!("{program} set {run} KEY=VALUE"),
+        "resume-with" => format!("{program} resume {run} --KEY VALUE"),
+        "fork" => format!("{program} checkpoints fork {run} --at N"),
+        "export" => format!("{program} checkpoints export {run} --copy"),
+        _ => return None,
+    })
 }
 
 /// Returns the questions of the run that wait for a person.
@@ -260,8 +289,15 @@ pub(super) fn questions(row: &RunRow, context: &PageContext) -> Markup {
     }
 }
 
-fn actions(row: &RunRow, context: &PageContext) -> Markup {
-    let one = |action: &str, label: &str, class: &str| button(row, context, action, label, class);
+fn actions(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Markup {
+    let one = |action: &str, label: &str, class: &str| {
+        html! {
+            form method="post" action={ "/runs/" (row.key) "/act" } {
+                (secret_field(context))
+                button class=(class) name="action" value=(action) title=[command_of(action, row, terms)] { (label) }
+            }
+        }
+    };
     html! {
         div id="run-actions" class="actions" {
             @if context.can_act() {
@@ -299,31 +335,87 @@ fn steer(row: &RunRow, context: &PageContext) -> Markup {
     }
 }
 
-/// Returns the commands that do the same in a terminal.
-fn commands(row: &RunRow, command: &str) -> Markup {
-    let run = row.run.as_str();
-    let mut lines = Vec::new();
-    match row.state.is_live() {
-        true => lines.extend([
-            format!("{command} attach {run}"),
-            format!("{command} steer {run} 'TEXT'"),
-            format!("{command} pause {run}"),
-            format!("{command} stop {run}"),
-        ]),
-        false => lines.extend([
-            format!("{command} resume {run}"),
-            format!("{command} checkpoints list {run}"),
-            format!("{command} checkpoints export {run}"),
-        ]),
+/// Returns the actions that need a value.
+fn more(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Markup {
+    let is_resumable = match row.state {
+        RunState::Stopped | RunState::Crashed => true,
+        RunState::Ended => matches!(row.attention, Some(Attention::Limit | Attention::Failed)),
+        _ => false,
+    };
+    let is_saved = is_resumable || row.state == RunState::Ended;
+    let limit = |action: &str, label: &str| {
+        html! {
+            form method="post" action={ "/runs/" (row.key) "/act" } {
+                (secret_field(context))
+                select name="key" aria-label="Limit" {
+                    @for name in &terms.limits { option value=(name) { (name) } }
+                }
+                input name="value" placeholder="such as 20, 2.50, 1h, none" aria-label="New value" autocomplete="off";
+                button name="action" value=(action) title=[command_of(action, row, terms)] { (label) }
+            }
+        }
+    };
+    html! {
+        details id="run-more" class="more-actions" hidden[!row.state.is_live() && !is_saved] {
+            summary { @if row.state.is_live() { "Limits and forks" } @else { "Limits, forks and export" } }
+            @if row.state.is_live() { (limit("set", "Set the limit")) }
+            @if is_resumable { (limit("resume-with", "Resume with this limit")) }
+            @if row.commits && row.iteration > 0 {
+                form method="post" action={ "/runs/" (row.key) "/act" } {
+                    (secret_field(context))
+                    input type="number" name="at" min="1" max=(row.iteration) placeholder="iteration" aria-label="The iteration after which the fork continues";
+                    button name="action" value="fork" title=[command_of("fork", row, terms)] { "Fork after this iteration" }
+                }
+            }
+            @if is_saved {
+                form method="post" action={ "/runs/" (row.key) "/export" } {
+                    (secret_field(context))
+                    label { input type="checkbox" name="dirty" value="yes"; " with uncommitted changes" }
+                    button title=[command_of("export", row, terms)] { "Download a copy" }
+                    span class="sub" { "It has everything that the state has, also values of variables for agents: keep it private." }
+                }
+            }
+        }
     }
-    lines.extend([
-        format!("{command} status {run}"),
-        format!("{command} logs {run}"),
-    ]);
+}
+
+/// Returns the commands that do the same in a terminal.
+fn commands(row: &RunRow, terms: &RunTerms) -> Markup {
+    let (program, run) = (&terms.program, row.run.as_str());
+    let actions: &[&str] = match row.state.is_live() {
+        true => &[
+            "steer",
+            "steer-now",
+            "interrupt",
+            "pause",
+            "continue",
+            "stop",
+            "stop-after",
+            "set",
+        ],
+        false => &["resume", "resume-with", "export"],
+    };
+    let mut lines = match row.state.is_live() {
+        true => vec![format!("{program} attach {run}")],
+        false => vec![format!("{program} checkpoints list {run}")],
+    };
+    lines.extend(
+        actions
+            .iter()
+            .filter_map(|action| command_of(action, row, terms)),
+    );
+    if row.commits {
+        lines.extend(command_of("fork", row, terms));
+    }
+    lines.extend(["status", "logs", "report"].map(|name| format!("{program} {name} {run}")));
     html! {
         details id="run-commands" class="commands" {
             summary { "The same in a terminal" }
-            pre { "\n" @for line in &lines { (line) "\n" } }
+            ul {
+                @for line in &lines {
+                    li { code { (line) } " " button type="button" class="copy quiet" aria-label={ "Copy " (line) } { "Copy" } }
+                }
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ fn row(run: &str, state: RunState, attention: Option<Attention>) -> Arc<RunRow> 
         title: Some("Make the tests <pass>".into()),
         branch: Some("rlm/r1".into()),
         phase: None,
+        commits: true,
         iteration: 3,
         attempt: 1,
         max_iterations: Some(20),
@@ -55,6 +56,13 @@ fn context(role: Role) -> PageContext {
     }
 }
 
+fn terms(program: &str) -> run::RunTerms {
+    run::RunTerms {
+        program: program.into(),
+        limits: vec!["max-iterations", "max-cost"],
+    }
+}
+
 fn ask() -> Attention {
     Attention::Permissions(vec![PermissionRequest {
         id: "a1\"".into(),
@@ -82,7 +90,13 @@ fn parts_of_the_pages_snapshot() {
     let rows = ListRows::new(vec![Arc::clone(&running), ended], &filter, now());
     let mut parts = rows.parts(&filter, &[("/gone".into(), "it is gone".into())]);
     parts.extend(inbox::parts(&[Arc::clone(&running)], &operator));
-    parts.extend(run::parts(&running, &operator, "rlm -C /home/me/shop"));
+    parts.extend(run::parts(
+        &running,
+        &operator,
+        &terms("rlm -C /home/me/shop"),
+    ));
+    let stopped = row("r3", RunState::Stopped, None);
+    parts.extend(run::parts(&stopped, &operator, &terms("rlm")).split_off(4));
     let texts = parts.iter().map(|part| without_times(&part.html));
     insta::assert_snapshot!(texts.collect::<Vec<_>>().join("\n\n"));
 }
@@ -96,7 +110,7 @@ fn v19_viewer_sees_no_form_that_acts() {
     ] {
         let row = row("r1", state, attention);
         let viewer = context(Role::Viewer);
-        let mut parts = run::parts(&row, &viewer, "rlm");
+        let mut parts = run::parts(&row, &viewer, &terms("rlm"));
         parts.extend(inbox::parts(&[Arc::clone(&row)], &viewer));
         for part in parts {
             assert!(!part.html.contains("<form"), "{}", part.html);
@@ -137,7 +151,7 @@ proptest! {
         let rows = ListRows::new(vec![Arc::clone(&row)], &filter, now());
         let mut parts = rows.parts(&filter, &[]);
         parts.extend(inbox::parts(&[Arc::clone(&row)], &context));
-        parts.extend(run::parts(&row, &context, "rlm"));
+        parts.extend(run::parts(&row, &context, &terms("rlm")));
         let plain = (*self::row("r1", RunState::Running, Some(ask()))).clone();
         let plain = Arc::new(RunRow { title: Some("t".into()), ..plain });
         let is_odd = |c: char| (c < ' ' && c != '\n' && c != '\t') || c == '\u{202e}';
@@ -146,7 +160,7 @@ proptest! {
         }
         // The text changes no tag: there are as many as for a plain text.
         let tags = |row: &RunRow| {
-            let parts = run::parts(row, &context, "rlm");
+            let parts = run::parts(row, &context, &terms("rlm"));
             parts.iter().map(|part| part.html.matches('<').count()).sum::<usize>()
         };
         let same = RunRow { texts: RunTexts { agent: "t".into(), now: Some("t".into()), next: Some("t".into()), reason: Some("t".into()), last_check: Some("t".into()) }, branch: Some("t".into()), notes: vec!["t".into()], ..(*plain).clone() };

@@ -1,7 +1,7 @@
 //! The parts of the page that only this program knows.
 
 use std::io::{self, Write as _};
-use std::process::{self, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
 
 use loop_runner::control::ProcessHealth;
 use rlm_report::CommandLineTerms;
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::agents::{self, AgentKind};
 use crate::command::report;
+use crate::config::limit_names;
 use crate::hint;
 use crate::render::RunStatusView;
 
@@ -56,6 +57,17 @@ impl Program for ThisProgram {
                 output: format!("can't start rlm: {e}"),
             },
         }
+    }
+
+    fn start(&self, project: &Project, arguments: &[String]) -> io::Result<Child> {
+        let mut command = command(project, arguments)?;
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn()
+    }
+
+    fn limits(&self) -> Vec<&'static str> {
+        limit_names()
     }
 
     fn command(&self, project: Option<&Project>) -> String {
@@ -112,14 +124,20 @@ impl Program for ThisProgram {
     }
 }
 
+/// Returns the command that runs this program in the directory of a project.
+fn command(project: &Project, arguments: &[String]) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("-C").arg(project.root()).args(arguments);
+    Ok(command)
+}
+
 /// Runs this program in the directory of a project, until it exits.
 fn output(
     project: &Project,
     arguments: &[String],
     input: Option<&str>,
 ) -> io::Result<process::Output> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("-C").arg(project.root()).args(arguments);
+    let mut command = command(project, arguments)?;
     let Some(input) = input else {
         return command.stdin(Stdio::null()).output();
     };
