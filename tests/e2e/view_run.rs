@@ -449,3 +449,108 @@ fn copy_of_a_run_is_downloaded_from_its_page() {
     drop(browser);
     scene.wait_until_nothing_is_alive();
 }
+
+/// Returns the text of HTML.
+fn plain(html: &str) -> String {
+    let mut text = String::new();
+    for part in html.split('<') {
+        text += part.split_once('>').map_or(part, |(_, text)| text);
+    }
+    let text = text.replace("&lt;", "<").replace("&gt;", ">");
+    text.replace("&quot;", "\"").replace("&amp;", "&")
+}
+
+/// Returns a fact at the top of the page of a run.
+#[track_caller]
+fn fact(page: &str, name: &str) -> String {
+    let fact = page.split(&format!("<dt>{name}</dt>")).nth(1);
+    let fact = fact.unwrap_or_else(|| panic!("{name}: {page}"));
+    plain(fact.split("</dd>").next().unwrap())
+}
+
+#[test]
+fn v18_what_the_pages_show_is_in_the_json_of_the_commands() {
+    let scene = Scene::new("say ready\nawait go\nask Bash touch made\nsay so & <b>\nturn");
+    let run = [
+        "-n",
+        "5",
+        "--until",
+        "test -e made",
+        "--no-first-check",
+        "--permissions",
+        "ask",
+        "--title",
+        "Make <it>",
+    ];
+    let mut running = scene.claude(&run).spawn();
+    says(&mut running, "ready");
+    let browser = Browser::new(&scene, &[]);
+    let run = scene.run_id();
+    let path = format!("/runs/{}", browser.key(&run));
+    let _present = browser.events("inbox");
+    wait_for("the attached page", LONG, || {
+        (scene.status()["attended"] == true).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ps = || json(scene.rlm(&["ps", "--json"]).run(LONG).stdout.trim());
+    let ask = wait_for("the request", LONG, || {
+        let ask = ps()["permission_requests"].get(0).map(text);
+        ask.filter(|_| browser.page("/inbox").contains("touch made"))
+    });
+    let (tool, summary) = ask.split_once(": ").unwrap();
+    let (live, status) = (ps(), scene.status());
+    let inbox = plain(&browser.page("/inbox"));
+    let (title, id) = (text(&live["title"]), text(&live["run"]));
+    for shown in [tool, summary, &title, &id] {
+        assert!(inbox.contains(shown), "{shown}: {inbox}");
+    }
+    let page = browser.page(&path);
+    let iteration = format!("{} of {}", status["iteration"], status["max_iterations"]);
+    assert_eq!(fact(&page, "Iteration"), iteration);
+    assert_eq!(fact(&page, "Agent"), text(&status["agent"]));
+    assert_eq!(fact(&page, "Project"), text(&live["project"]));
+    let list = plain(&browser.page("/"));
+    for shown in [title, id, iteration] {
+        assert!(list.contains(&shown), "{shown}: {list}");
+    }
+    assert_eq!(
+        [&status["state"], &live["state"]],
+        ["running"; 2],
+        "{status}"
+    );
+
+    let inbox = browser.page("/inbox");
+    let id = inbox.split("name=\"id\" value=\"").nth(1).unwrap();
+    let id = id.split('"').next().unwrap();
+    assert_eq!(browser.act(&run, "allow", &[("id", id)]).0, "done");
+    running.wait(LONG).expect_code(0);
+    let status = scene.status();
+    let page = wait_for("the end on the page", LONG, || {
+        let page = browser.page(&path);
+        page.contains(">done<").then_some(page)
+    });
+    assert_eq!(status["state"], "ended");
+    let shown = plain(&page);
+    for text in [&status["title"], &status["reason"]] {
+        assert!(shown.contains(text.as_str().unwrap()), "{text}: {shown}");
+    }
+    let check = fact(&page, "Last check");
+    assert!(check.contains(status["last_check"]["outcome"].as_str().unwrap()));
+    let cost = format!("{:.2}", status["cost_usd"].as_f64().unwrap());
+    assert!(fact(&page, "Cost").contains(&cost), "{cost}: {page}");
+    let logs = scene.rlm(&["logs", &run, "--json"]).run(LONG).stdout;
+    let records: Vec<_> = logs.lines().map(json).collect();
+    for kind in ["prompt", "message", "result", "changes"] {
+        let mut of_kind = records.iter().filter(|it| it["kind"] == kind).peekable();
+        assert!(of_kind.peek().is_some(), "{kind}: {logs}");
+        for record in of_kind {
+            let text = record["text"].as_str().unwrap();
+            let line = text.lines().next().unwrap_or_default();
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+    }
+    let changes = records.iter().find(|it| it["kind"] == "changes").unwrap();
+    let files = changes["text"].as_str().unwrap();
+    let first = files.lines().next().unwrap().split(' ').next().unwrap();
+    assert!(browser.page(&format!("{path}/changes")).contains(first));
+}
