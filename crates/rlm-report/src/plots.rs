@@ -29,7 +29,7 @@ pub(crate) fn plots(report: &ReportData, clock: &Clock) -> Markup {
 /// The style of the plots, for a program that shows [`figures`](crate::figures()) in a page of its own.
 pub const PLOTS_CSS: &str = include_str!("plots.css");
 
-/// What a run spends.
+/// The amount that a plot shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spent {
     Cost,

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use rlm_store::{Project, RunHead, TranscriptWindow, removed_transcripts};
 
+use crate::attempts;
 use crate::row::RunRow;
 use crate::runs::Runs;
-use crate::stream;
 
 /// The bytes of a transcript that are searched at once, and in all. The record is near the end of the transcript.
 const WINDOW: usize = 512 << 10;
@@ -46,7 +46,7 @@ pub(crate) struct CommitRange {
 pub(crate) fn read(runs: &Runs, row: &RunRow, wanted: Option<(u32, u32)>) -> Option<ShownChanges> {
     let project = runs.project(row)?;
     let run_dir = project.run_dir(&row.run);
-    let attempts = attempts(&run_dir);
+    let attempts = all_attempts(&run_dir);
     let newest = *attempts.last()?;
     let attempt = wanted.filter(|it| attempts.contains(it)).unwrap_or(newest);
     let path = rlm_store::transcript::path(&run_dir, attempt.0, attempt.1);
@@ -80,8 +80,8 @@ pub(crate) fn read(runs: &Runs, row: &RunRow, wanted: Option<(u32, u32)>) -> Opt
 }
 
 /// Returns all attempts, also those whose transcripts were removed.
-fn attempts(run_dir: &Path) -> Vec<(u32, u32)> {
-    let present = stream::sorted_attempts(run_dir);
+fn all_attempts(run_dir: &Path) -> Vec<(u32, u32)> {
+    let present = attempts::sorted_attempts(run_dir);
     let removed = removed_transcripts(run_dir).map(|it| it.attempts);
     let removed = removed.into_iter().flatten();
     removed.chain(present).collect()

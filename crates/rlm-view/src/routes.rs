@@ -36,7 +36,7 @@ use crate::pages::{PageContext, Place, document, inbox, page, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
 use crate::stream::{self, MAX_TOPICS, Topic};
-use crate::{export, iteration_changes};
+use crate::{attempts, export, iteration_changes};
 
 /// The name of the cookie of a session.
 const COOKIE_NAME: &str = "rlm-view";
@@ -479,8 +479,8 @@ fn read_transcript(
     wanted: Option<(u32, u32)>,
 ) -> Option<ShownTranscript> {
     let run_dir = runs.project(row)?.run_dir(&row.run);
-    let attempts = stream::sorted_attempts(&run_dir);
-    let current = stream::current_attempt(&run_dir, row)?;
+    let attempts = attempts::sorted_attempts(&run_dir);
+    let current = attempts::current_attempt(&run_dir, row)?;
     let attempt = wanted.filter(|it| attempts.contains(it)).unwrap_or(current);
     let path = rlm_store::transcript::path(&run_dir, attempt.0, attempt.1);
     let window = TranscriptWindow::before(&path, None, FIRST_RECORDS).ok()?;

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,15 +14,16 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_core::Stream;
 use maud::html;
+use rlm_store::TranscriptWindow;
 use rlm_store::deadline::sleep_until;
 use rlm_store::transcript::path;
-use rlm_store::{TranscriptWindow, sorted_by_age, transcripts};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::{Instant, timeout};
 
 use crate::app::App;
+use crate::attempts::{attempt_after, current_attempt, saved_attempt};
 use crate::login::Session;
 use crate::pages::list::{Filter, ListRows};
 use crate::pages::run::RunTerms;
@@ -328,32 +328,6 @@ impl TopicState {
             },
         })
     }
-}
-
-/// Returns the iteration and the attempt of the saved state, if there is a transcript of it. Between two attempts, and after the last one, there is none.
-fn saved_attempt(run_dir: &Path, row: &RunRow) -> Option<(u32, u32)> {
-    let saved = (row.iteration, row.attempt);
-    path(run_dir, saved.0, saved.1).exists().then_some(saved)
-}
-
-/// Returns the iteration and the attempt whose transcript a page shows: of the saved state, or else the newest one.
-pub(crate) fn current_attempt(run_dir: &Path, row: &RunRow) -> Option<(u32, u32)> {
-    let newest = || sorted_attempts(run_dir).pop();
-    saved_attempt(run_dir, row).or_else(newest)
-}
-
-/// Returns the attempts with a transcript, the newest last.
-pub(crate) fn sorted_attempts(run_dir: &Path) -> Vec<(u32, u32)> {
-    let all = sorted_by_age(transcripts(run_dir).unwrap_or_default());
-    all.into_iter()
-        .map(|(iteration, attempt, _)| (iteration, attempt))
-        .collect()
-}
-
-fn attempt_after(run_dir: &Path, attempt: (u32, u32)) -> Option<(u32, u32)> {
-    let all = sorted_attempts(run_dir);
-    let at = all.iter().position(|it| *it == attempt)?;
-    all.get(at + 1).copied()
 }
 
 /// Returns the words of the command line for a run.

@@ -382,7 +382,7 @@ diff --git \"a/odd\\\"\\n\" \"b/odd\\\"\\n\"
 +one";
 
     #[test]
-    fn v7_each_file_of_a_record_has_its_own_patch() {
+    fn v7a_each_file_of_a_record_has_its_own_patch() {
         let parsed = ParsedChanges::new(TEXT);
         let facts = |file: &ParsedFile<'_>| {
             let patch = file.patch.map(|patch| patch.lines().count());
@@ -421,7 +421,7 @@ diff --git \"a/odd\\\"\\n\" \"b/odd\\\"\\n\"
     }
 
     #[test]
-    fn v7_huge_patch_is_shown_up_to_the_limits() {
+    fn v7a_huge_patch_is_shown_up_to_the_limits() {
         let mut text = String::from("a +90000 -0\nb +1 -0\n\n");
         text += "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -0,0 +90000 @@\n";
         text += &"+x\n".repeat(90_000);
