@@ -10,7 +10,7 @@ use crate::runs::Runs;
 
 /// The bytes of a transcript that are searched at once, and in all. The record is near the end of the transcript.
 const WINDOW: usize = 512 << 10;
-const MAX_SEARCHED: u64 = 8 << 20;
+const MAX_SEARCHED: u64 = 2 << 20;
 
 /// The changes of one attempt of an iteration.
 #[derive(Debug)]
