@@ -189,7 +189,11 @@ impl RunningView {
         stream.set_write_timeout(Some(TIMEOUT))?;
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
-        stream.write_all(&line)?;
+        match stream.write_all(&line) {
+            // A server that refuses this process doesn't read the request; its response says why.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+            written => written?,
+        }
         let mut response = String::new();
         BufReader::new(io::Read::take(stream, MAX_LINE)).read_line(&mut response)?;
         Ok(serde_json::from_str(&response)?)
