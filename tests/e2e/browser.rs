@@ -90,6 +90,42 @@ fn v2_run_is_steered_paused_continued_and_stopped_in_a_browser() {
 
 #[test]
 #[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn limit_is_set_and_a_command_is_copied_in_a_browser() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let mut running = scene.claude(&["-n", "1"]).spawn();
+    says(&mut running, "ready");
+    let (browser, chromium) = open(&scene);
+    open_run(&scene, &browser, &chromium);
+    chromium.sees("#run-head", "the agent works");
+    chromium.click("#run-more summary");
+    chromium.script("document.querySelector('#run-more select').value = 'max-iterations'");
+    chromium.type_into("#run-more input[name=value]", "2");
+    chromium.click("#run-more button[value=set]");
+    chromium.sees("dialog", "max-iterations");
+    chromium.click("dialog button[value=yes]");
+    chromium.sees("#run-head", "1 of 2");
+    assert_eq!(scene.status()["max_iterations"], 2);
+    // The limit stays selected although the part was replaced; the value was sent.
+    let fields = "const form = document.querySelector('#run-more form'); return [form.key.value, form.value.value]";
+    wait_for("the sent form", LONG, || {
+        let fields = chromium.script(fields);
+        (fields == serde_json::json!(["max-iterations", ""])).then_some(())
+    });
+    chromium.click("#run-commands summary");
+    chromium.click("#run-commands li:first-child .copy");
+    // A headless browser may refuse the clipboard.
+    wait_for("the result", LONG, || {
+        let toast = chromium.text("#toast");
+        (toast.contains("Copied") || toast.contains("select the text")).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.status()["iterations_complete"], 2);
+    expect_no_errors(&chromium);
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
 fn v3_permission_request_is_allowed_in_the_inbox_of_a_browser() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch made\nturn");
     let mut running = scene.claude(&["--once", "--permissions", "ask"]).spawn();
