@@ -119,6 +119,11 @@ fn v7b_v7c_commit_replaces_a_lost_record_and_a_lost_repository_is_named() {
     let page = browser.page(&path);
     expect_second_iteration(&page);
     assert!(page.contains("git -C "), "{page}");
+    let clean = ["clean", "r1", "--transcripts", "--yes"];
+    scene.rlm(&clean).run(LONG).expect_code(0);
+    expect_second_iteration(&browser.page(&path));
+    let first = browser.page(&format!("{path}?attempt=1-1"));
+    expect_in_order(&first, &["Iteration 1", "first.txt", "+one"]);
     assert!(!scene.sandbox.path().join("trace").exists());
     fs_err::rename(scene.file(".git"), scene.file("elsewhere")).unwrap();
     let page = browser.page(&path);

@@ -53,6 +53,9 @@ fn element(at: u64, record: &Record) -> Markup {
         }
         "prompt" => folded(at, record, "Prompt", &text, &more),
         "result" => folded(at, record, "Result", &text, &more),
+        "changes" if text.is_empty() => {
+            html! { div class="rec note" data-at=(at) { (time(record)) b { "Changes" } " none" } }
+        }
         "changes" => folded(at, record, "Changes", &text, &more),
         "stdout" => html! { pre class="rec out" data-at=(at) { "\n" (text) (more) } },
         "stderr" => html! { pre class="rec err" data-at=(at) { "\n" (text) (more) } },
