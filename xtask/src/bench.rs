@@ -47,6 +47,15 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
         .json
         .clone()
         .unwrap_or_else(|| out.join("figures.json"));
+    let is_meant = |name| arguments.names.is_empty() || arguments.names.iter().any(|it| it == name);
+    // The other benches measure the program that a user installs, which has no pages.
+    let pages = ["--bin", "rlm", "--features", "view"];
+    if is_meant("b17") && command::build("rlm-loop", &pages) {
+        let [built, kept] = ["rlm", "rlm-with-pages"].map(|name| target.join("release").join(name));
+        if let Err(error) = fs_err::copy(built, kept) {
+            tally += Tally::failed(format!("bench: {error}"));
+        }
+    }
     // Some benches measure `rlm` itself. Without the program they are skipped with a message.
     let _without = command::build("rlm-loop", &["--bin", "rlm"]);
 

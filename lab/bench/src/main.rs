@@ -16,6 +16,7 @@ mod b12;
 mod b13;
 mod b14;
 mod b15;
+mod b17;
 mod b2;
 mod b3;
 mod b4;
@@ -43,7 +44,7 @@ use crate::harness::{Bench, MEASURED, Machine, Outcome, Plan, Result, Scale};
 static ALLOCATOR: sys::CountingAllocator = sys::CountingAllocator;
 
 /// The benches that run if the command line names none.
-const BENCHES: [&Bench; 16] = [
+const BENCHES: [&Bench; 17] = [
     &b1::BENCH,
     &b2::BENCH,
     &b3::BENCH,
@@ -60,6 +61,7 @@ const BENCHES: [&Bench; 16] = [
     &b13::BENCH,
     &b14::BENCH,
     &b15::BENCH,
+    &b17::BENCH,
 ];
 /// The benches that take so long that they run only by name.
 const BY_NAME: [&Bench; 3] = [&b14::FIRST, &b14::SUITE, &b14::BUILD];
@@ -74,7 +76,7 @@ fn all() -> impl Iterator<Item = &'static Bench> {
     about = "Compare our crates with peers and with the lowest possible cost"
 )]
 struct Arguments {
-    /// Benches to run [default: b1 to b15]
+    /// Benches to run [default: b1 to b17]
     #[arg(value_name = "NAME", value_parser = known, ignore_case = true)]
     names: Vec<String>,
     /// Also write the figures as JSON

@@ -13,6 +13,26 @@ pub(crate) fn find_rlm() -> Option<PathBuf> {
     named.or_else(beside).filter(|path| path.is_file())
 }
 
+/// Finds an `rlm` with pages: beside this program, where `cargo xtask bench` puts it, or else the one of [`find_rlm`] if it has pages.
+pub(crate) fn rlm_with_pages_or_skip(outcome: &mut Outcome) -> Result<Option<PathBuf>> {
+    let with_pages = std::env::current_exe()?.with_file_name("rlm-with-pages");
+    if with_pages.is_file() {
+        return Ok(Some(with_pages));
+    }
+    let Some(rlm) = rlm_or_skip("rlm view", outcome) else {
+        return Ok(None);
+    };
+    // With pages, it refuses this address, and without, it refuses the command.
+    let refused = ["view", "--listen", "192.0.2.1:1"];
+    let ended = Command::new(&rlm).args(refused).output()?;
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    if errors.contains("has no page") {
+        outcome.skip("rlm view", &errors.trim());
+        return Ok(None);
+    }
+    Ok(Some(rlm))
+}
+
 /// Finds `rlm` as [`find_rlm`] does, and reports that `what` is skipped if there is none.
 pub(crate) fn rlm_or_skip(what: &str, outcome: &mut Outcome) -> Option<PathBuf> {
     let found = find_rlm();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, Read, Write};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::harness::{Result, park};
 
@@ -44,12 +45,34 @@ pub(crate) fn play(part: &[&str]) -> Result<()> {
         }
         ["sleeper", session, ..] => sleep(session),
         ["nothing"] => Ok(()),
+        ["ticks", timed, pause, poured, ..] => ticks(
+            timed.parse()?,
+            Duration::from_millis(pause.parse()?),
+            poured.parse()?,
+        ),
         ["stamp", file, ..] => {
             std::io::stdin().lock().read_exact(&mut [0])?;
             Ok(fs_err::write(file, crate::harness::now().to_string())?)
         }
         _ => Err("there is no such scripted process".into()),
     }
+}
+
+/// Prints lines with their number and time: `timed` lines with a pause before each, and then `poured` lines at ten times the usual speed. Then waits,
+/// so that the run goes on while its page is read.
+fn ticks(timed: usize, pause: Duration, poured: usize) -> Result<()> {
+    let mut out = unbuffered()?;
+    // A page is opened first.
+    crate::harness::pause(Duration::from_secs(2));
+    for number in 0..timed + poured {
+        match number < timed {
+            true => crate::harness::pause(pause),
+            false if number % 100 == 0 => crate::harness::pause(Duration::from_millis(100)),
+            false => {}
+        }
+        writeln!(out, "tick:{number}:{}:", crate::harness::now())?;
+    }
+    park()
 }
 
 /// Answers a message with all lines of a file, `times` times.
