@@ -279,7 +279,7 @@ impl Group {
             .map(|stat| (stat.id(), proc_fs::name(stat.pid).name))
             .collect();
         if !self.group_only {
-            let found = sweep::find(&self.marker.variable, &self.marker.value());
+            let found = sweep::find_within(&self.marker, Duration::ZERO);
             members.extend(found.into_iter().map(|found| (found.process, found.name)));
         }
         members
@@ -350,6 +350,11 @@ impl Group {
                 std::iter::once(process).chain(below.map(|stat| stat.id()))
             });
             living.extend(with_below.map(|id| (id, proc_fs::name(id.pid).name)));
+        }
+        if living.is_empty() && self.can_list() {
+            // Only the last search is worth a wait.
+            let found = crate::sweep::find(&self.marker.variable, &self.marker.value());
+            living.extend(found.into_iter().map(|found| (found.process, found.name)));
         }
         living
     }

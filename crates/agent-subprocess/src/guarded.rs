@@ -327,7 +327,7 @@ async fn sweep_for(lost: LostGuard, marker: Marker) -> TreeEnd {
         if orphans::is_on() {
             report = orphans::end_orphans(lost, &marker, times::GUARD_SWEEP);
         }
-        let members = sweep::find(&marker.variable, &marker.value());
+        let members = sweep::find_within(&marker, times::GUARD_SWEEP);
         let marked = sweep::end(members, times::GUARD_SWEEP);
         report.ended.extend(marked.ended);
         let unnamed = marked.survivors.into_iter();

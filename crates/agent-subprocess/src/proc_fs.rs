@@ -1,11 +1,13 @@
 //! Reads processes from `/proc`, and sends signals that cannot reach the wrong process.
 
 use crate::{ProcessId, ProcessName};
+use rustix::event::Timespec;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::HashMap;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::time::Duration;
 
 /// The fields of `/proc/PID/stat` that this crate needs.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +24,15 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// Returns whether it runs no more code: it is a zombie or about to become one.
+    /// Returns whether it runs no more code: it is a zombie or about to become one. A process whose main thread has exited is a zombie with threads.
     pub(crate) fn is_dead(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x')
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+
+    /// Returns whether its last thread is about to end. It has neither arguments nor an environment any more.
+    pub(crate) fn is_exiting(&self) -> bool {
+        const PF_EXITING: u32 = 0x4;
+        self.flags & PF_EXITING != 0 && self.threads <= 1
     }
 
     /// Returns whether a signal such as SIGSTOP suspended it.
@@ -106,8 +114,45 @@ pub(crate) fn name(pid: u32) -> ProcessName {
 
 /// Lists the pids of all visible processes.
 pub(crate) fn pids() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    try_pids().into_iter().flatten()
+}
+
+/// Lists the pids of all visible processes.
+///
+/// # Errors
+/// Fails if this process has no descriptor left.
+pub(crate) fn try_pids() -> io::Result<impl Iterator<Item = u32>> {
+    numbers("/proc")
+}
+
+/// Lists the threads of a process.
+pub(crate) fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
+    numbers(&format!("/proc/{pid}/task")).into_iter().flatten()
+}
+
+fn numbers(directory: &str) -> io::Result<impl Iterator<Item = u32> + use<>> {
+    let entries = fs::read_dir(directory)?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+}
+
+/// Returns the current time in the unit and clock of [`Stat::start_time`]; 0 if it is unknown.
+pub(crate) fn tick() -> u64 {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = uptime.split(' ').next().unwrap_or_default();
+    // Both have hundredths of a second.
+    seconds.replace('.', "").parse().unwrap_or(0)
+}
+
+/// Blocks the thread for this time.
+pub(crate) fn pause(time: Duration) {
+    let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&timespec(time)));
+}
+
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
 }
 
 pub(crate) fn all() -> Vec<Stat> {

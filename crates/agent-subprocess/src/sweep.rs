@@ -3,7 +3,8 @@
 //! A sweep uses the marker in the environment, the tag of the guard and the start time, never a name or a bare pid. It never finds the calling
 //! process or one of its ancestors.
 //!
-//! It cannot find processes that cleared their environment or belong to another user, and it ignores zombies. Outside Linux, it finds nothing.
+//! It cannot find processes that cleared or overwrote their environment, that forbid reading it (`ssh-agent`), or that belong to another user. It ignores
+//! zombies. Outside Linux, it finds nothing.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -26,6 +27,12 @@ pub struct MarkedProcess {
     pub name: String,
     /// Whether it is a guard; otherwise it has the marker.
     pub is_guard: bool,
+    /// Whether no later process can have the same pid and start time: it was found after the tick in which it started.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only Linux is searched")
+    )]
+    is_unmistakable: bool,
     variable: String,
     scope: String,
 }
@@ -102,11 +109,13 @@ pub(crate) fn check_report(path: &Path) -> io::Result<()> {
 
 /// Finds the processes whose environment has `variable=scope` or `variable=scope.…`, and the guards of the scope.
 ///
+/// In the middle of an exec, a process has no environment. The search waits up to 250 ms for such processes.
+///
 /// # Platform
 /// Reads `/proc` of Linux; finds nothing on other systems, or if `/proc` belongs to another pid namespace.
 pub fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
     #[cfg(target_os = "linux")]
-    return linux::find(variable, scope);
+    return linux::find(variable, scope, crate::times::EXEC_TIMEOUT);
     #[cfg(not(target_os = "linux"))]
     {
         let _nothing_to_look_at = (variable, scope);
@@ -114,10 +123,17 @@ pub fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
     }
 }
 
-/// Ends the found processes and the processes that they started since: guards first, then the others, by SIGKILL. Repeats until a search finds
-/// nothing or `budget` has passed. Blocks for at most about `budget`.
+/// Finds the processes with this marker. Waits at most `wait` for those that can't be read yet.
+#[cfg(target_os = "linux")]
+pub(crate) fn find_within(marker: &crate::Marker, wait: Duration) -> Vec<MarkedProcess> {
+    linux::find(&marker.variable, &marker.value(), wait)
+}
+
+/// Ends the found processes, their descendants, and what they started since: guards first, then the others, by SIGKILL. Repeats until a search finds
+/// nothing and all of them are gone, or `budget` has passed. Blocks for at most about `budget`.
 ///
-/// Each process gets its signal through a pidfd, after another check of its start time and marker.
+/// Each process gets its signal through a pidfd, after another check of its start time. A process that was found within 10 ms of its start must also
+/// still have its marker, because another process can have its pid and start time by then.
 pub fn end(found: Vec<MarkedProcess>, budget: Duration) -> SweepReport {
     #[cfg(target_os = "linux")]
     return linux::end(found, budget);

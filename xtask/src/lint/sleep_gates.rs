@@ -45,14 +45,9 @@ const SLEEPS: [(&str, &str, &str); 20] = [
         "ends a process tree in rounds up to a deadline, which a shutdown must not interrupt",
     ),
     (
-        "agent-subprocess/src/guard/orphans.rs",
+        "agent-subprocess/src/proc_fs.rs",
         "poll of nothing",
-        "ends a process tree in the guard, which has one thread and no gate",
-    ),
-    (
-        "agent-subprocess/src/sweep/linux.rs",
-        "poll of nothing",
-        "ends a process tree in rounds up to a deadline, which a shutdown must not interrupt",
+        "searches or ends a process tree in rounds up to a deadline, which a shutdown must not interrupt",
     ),
     (
         "checkpoint-store/src/disk.rs",

@@ -39,6 +39,7 @@ static CHILDREN: Mutex<Children> = Mutex::new(Children {
 });
 
 /// The children of this process that are not orphans.
+#[derive(Clone)]
 struct Children {
     guards: BTreeSet<u32>,
     spans: Vec<Span>,
@@ -46,6 +47,7 @@ struct Children {
 }
 
 /// The time in which a program of the host ran, in clock ticks since boot.
+#[derive(Clone)]
 struct Span {
     number: u64,
     from: u64,
@@ -105,12 +107,6 @@ fn now() -> u64 {
     probe.join().ok().flatten().unwrap_or(0)
 }
 
-/// Waits for one [`ROUND`].
-fn pause() {
-    let time = super::tree::timespec(ROUND);
-    let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
-}
-
 /// Waits until this tick (about 10 ms) is over. Returns the following tick, and the tick that is over.
 ///
 /// If an orphan and a program of the host start in the same tick, they can't be distinguished.
@@ -121,7 +117,7 @@ fn wait_for_next_tick() -> (u64, u64) {
         if next != this {
             return (next, this);
         }
-        pause();
+        proc_fs::pause(ROUND);
     }
     (this, this)
 }
@@ -184,7 +180,8 @@ fn orphans(
     let Some(own) = proc_fs::own() else {
         return Vec::new();
     };
-    let children = children();
+    // A search takes time, and the start of another guard needs the lock.
+    let children = children().clone();
     let is_orphan = |pid: &u32| !children.guards.contains(pid);
     let candidates = candidates.into_iter().filter(is_orphan);
     let mut marked = None;
@@ -207,7 +204,7 @@ fn orphans(
         let mut carries_marker = || {
             let find = || {
                 let marker = marker?;
-                Some(sweep::find(&marker.variable, &marker.value()))
+                Some(sweep::find_within(marker, Duration::ZERO))
             };
             let marked = marked.get_or_insert_with(|| find().unwrap_or_default());
             marked.iter().any(|found| found.process == stat.id())
@@ -280,11 +277,14 @@ pub(crate) fn end_orphans(lost: LostGuard, marker: &Marker, budget: Duration) ->
         if empty_rounds >= EMPTY_ROUNDS || start.elapsed() >= budget {
             break;
         }
-        pause();
+        proc_fs::pause(ROUND);
     }
     let below = { alive.iter() }.flat_map(|it| proc_fs::descendants(it.pid));
-    let below: Vec<ProcessId> = below.map(|stat| stat.id()).collect();
-    alive.extend(below);
+    for below in below.collect::<Vec<_>>() {
+        alive.push(below.id());
+        met.entry(below.id())
+            .or_insert_with(|| proc_fs::name(below.pid).name);
+    }
     let named = |(id, name): (ProcessId, String)| ProcessName { pid: id.pid, name };
     let (survivors, ended): (Vec<_>, Vec<_>) =
         met.into_iter().partition(|(id, _)| alive.contains(id));

@@ -14,11 +14,12 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 use rustix::process::Signal;
 
-use super::tree::{Tree, timespec};
+use super::tree::Tree;
 use crate::exec_image::ExecImage;
 use crate::guard_protocol::{
     GuardMessage, HostCommand, Inbox, MAX_HOLD, MAX_NAMES, SignalTarget, SpawnSpec, VERSION, frame,
 };
+use crate::proc_fs::timespec;
 use crate::proc_fs::{self, Stat};
 use crate::process::set_user;
 use crate::{sweep, sys, times};

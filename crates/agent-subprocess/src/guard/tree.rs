@@ -4,7 +4,7 @@ use crate::guard_protocol::{MAX_NAMES, TreeEnd};
 use crate::proc_fs::{self, Stat};
 use crate::times;
 use crate::{Exit, ProcessName, sys};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, HashMap};
@@ -222,14 +222,9 @@ fn drain(fd: &OwnedFd) {
     while rustix::io::read(fd, &mut [0_u8; 1024]).is_ok_and(|n| n > 0) {}
 }
 
-pub(super) fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
-    }
-}
-
 pub(super) fn wait_readable(fd: &OwnedFd, time: Duration) {
-    let _woken_or_due =
-        rustix::event::poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timespec(time)));
+    let _woken_or_due = rustix::event::poll(
+        &mut [PollFd::new(fd, PollFlags::IN)],
+        Some(&proc_fs::timespec(time)),
+    );
 }

@@ -5,7 +5,8 @@ use crate::scene::{
     wait_for_line, wait_for_tree,
 };
 use agent_subprocess::sweep::{self, SweepReport};
-use agent_subprocess::{ProcessId, StopPolicy};
+use agent_subprocess::{Containment, ProcessId, StopPolicy};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -225,20 +226,133 @@ async fn host_sweeps_as_soon_as_its_guard_is_killed() {
     scene.assert_no_process_is_left();
 }
 
-/// They are slow (`chrt -i`), so a search meets them in the middle of an exec, where they have no environment.
+/// The daemons run with idle priority, so a search meets them in the middle of an exec, where they have no environment. Each holds a FIFO open, so that
+/// the test needs no search to see that none is left.
 #[tokio::test]
 async fn host_of_a_killed_guard_ends_the_processes_that_are_still_starting() {
     let daemons = "chrt -i -p 0 $$; for n in 1 2 3; do setsid sh -c 'setsid sh -c \"exec sleep 660\" & exit 0' & done";
     for _ in 0..10 {
         let scene = Scene::new();
-        let tree = scene.agent(&format!("{daemons}; touch up; exec sleep 660"));
-        let mut tree = tree.spawn().await.unwrap();
+        let held = scene.path("held");
+        assert!(
+            Command::new("mkfifo")
+                .arg(&held)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let reader = rustix::fs::open(&held, flags, Mode::empty()).unwrap();
+        let script = format!("exec 9>held; {daemons}; touch up; exec sleep 660");
+        let mut tree = scene.agent(&script).spawn().await.unwrap();
         wait_for("the start", || scene.path("up").exists());
         kill(tree.guard().unwrap().pid, Signal::KILL);
         let report = tree.stop(&StopPolicy::kill()).await;
         assert!(report.survivors.is_empty(), "{report}");
-        scene.assert_no_process_is_left();
+        // A FIFO ends when nobody holds it open for writing any more. A killed process closes its files a moment later.
+        wait_for("the end of all processes", || {
+            rustix::io::read(&reader, &mut [0_u8; 1]) == Ok(0)
+        });
     }
+}
+
+/// Without its main thread, the process is a zombie with threads, and only the threads have its environment.
+#[tokio::test]
+async fn process_without_its_main_thread_is_found_and_ended() {
+    let python = Command::new("python3")
+        .args(["-c", "import ctypes"])
+        .status();
+    if !python.is_ok_and(|status| status.success()) {
+        println!("skipped: python3 is not installed");
+        return;
+    }
+    let scene = Scene::new();
+    std::fs::write(scene.path("threads.py"), THREADS).unwrap();
+    let mut tree = scene
+        .agent("python3 threads.py & while ! test -e up; do sleep 0.01; done; exec sleep 660")
+        .spawn()
+        .await
+        .unwrap();
+    wait_for("the thread", || scene.path("up").exists());
+    wait_for("the end of the main thread", || {
+        scene.find().iter().any(|it| {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", it.process.pid));
+            stat.is_ok_and(|stat| stat.contains(") Z "))
+        })
+    });
+    kill(tree.guard().unwrap().pid, Signal::KILL);
+    let report = tree.stop(&StopPolicy::kill()).await;
+    assert!(report.survivors.is_empty(), "{report}");
+    assert!(
+        report.ended.iter().any(|it| it.name.contains("python")),
+        "{report}"
+    );
+    scene.assert_no_process_is_left();
+}
+
+const THREADS: &str = "import ctypes, threading, time
+def stay():
+    open('up', 'w').close()
+    time.sleep(660)
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).pthread_exit(None)
+";
+
+#[tokio::test]
+async fn sweep_ends_a_process_that_lost_its_marker_after_it_was_found() {
+    let scene = Scene::new();
+    let script = "while ! test -e go; do sleep 0.01; done; exec env -i sleep 663";
+    let command = scene.agent(script).containment(Containment::Group);
+    let tree = command.spawn().await.unwrap();
+    let is_main = |found: &sweep::MarkedProcess| found.process.pid == tree.pid();
+    // Within the tick of its start, its pid and start time are not unmistakable.
+    std::thread::park_timeout(Duration::from_millis(30));
+    let found: Vec<_> = scene.find().into_iter().filter(is_main).collect();
+    assert_eq!(found.len(), 1);
+    std::fs::write(scene.path("go"), "").unwrap();
+    wait_for("the exec", || !scene.find().iter().any(is_main));
+    let process = found[0].process;
+    assert!(process.is_alive());
+    let report = sweep::end(found, DEADLINE);
+    assert!(!process.is_alive(), "{report:?}");
+    assert_eq!(report.ended.len(), 1, "{report:?}");
+}
+
+/// The child has no marker any more, and the sweep knows it only from its parent.
+#[tokio::test]
+async fn sweep_ends_a_child_without_marker_and_names_it() {
+    let scene = Scene::new();
+    let tree = scene
+        .agent("(env -i sleep 660 & exec sleep 661) & exec sleep 662")
+        .containment(Containment::Group)
+        .spawn()
+        .await
+        .unwrap();
+    scene.wait_for_program("sleep", "661");
+    let all = |argument: &str| {
+        let pids = std::fs::read_dir("/proc").unwrap().flatten();
+        let of = pids.filter(|it| {
+            std::fs::read(it.path().join("cmdline"))
+                .is_ok_and(|line| line == format!("sleep\0{argument}\0").as_bytes())
+        });
+        of.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok())
+            .collect::<Vec<_>>()
+    };
+    wait_for("the child", || !all("660").is_empty());
+    let parent = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<u32>().ok())
+    };
+    let parents = all("661");
+    let ours = all("660")
+        .into_iter()
+        .find(|pid| parent(*pid).is_some_and(|it| parents.contains(&it)))
+        .unwrap();
+    let report = sweep::end(scene.find(), DEADLINE);
+    assert!(report.ended.iter().any(|it| it.pid == ours), "{report:?}");
+    assert!(report.survivors.is_empty(), "{report:?}");
+    drop(tree);
 }
 
 #[tokio::test]

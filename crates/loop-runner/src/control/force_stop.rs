@@ -122,7 +122,6 @@ fn force_stop(
     limit: Duration,
 ) -> Result<ForcedStop, Error> {
     let end = Instant::now() + limit;
-    let kill_at = (Instant::now() + grace).min(end);
     let owner = project.owner(run)?;
     let owner = owner.ok_or_else(|| Error::not_running(project.run_dir(run)))?;
     let process = owner.process;
@@ -143,6 +142,7 @@ fn force_stop(
         None => Vec::new(),
     };
     let before = find();
+    let kill_at = (Instant::now() + grace).min(end);
     handle.signal(Signal::TERM);
     handle.signal(Signal::CONT);
     let is_gone = || !process.is_alive();
