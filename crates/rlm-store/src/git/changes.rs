@@ -13,9 +13,11 @@ const MAX_PATCH: usize = 192 << 10;
 const MAX_FILE_PATCH: usize = 48 << 10;
 /// The largest number of files that a text names.
 const MAX_NAMED: usize = 100;
-/// If the patch of all files is too long for one call of git, these files have a patch: the first ones with at most this many changed lines each.
+/// If git's patch of all files is too long, only the first 200 files with at most 500 changed lines get a patch.
 const MAX_SHORT_FILES: usize = 200;
 const MAX_SHORT_LINES: u64 = 500;
+/// The largest number of calls of git for the patches of these files.
+const MAX_SHORT_CALLS: u32 = 32;
 /// The options of each comparison: no program of the repository runs, and its settings don't count.
 const DIFF: [&str; 7] = [
     "diff-tree",
@@ -186,18 +188,42 @@ pub(super) fn compare(
             let files = parse_numbers(&diff(&["--numstat", "-z"], &[])?);
             let short = { files.iter() }
                 .filter(|file| file.lines.is_some_and(|it| it.0 + it.1 <= MAX_SHORT_LINES));
-            let short: Vec<String> = short.take(MAX_SHORT_FILES).flat_map(pathspecs).collect();
-            let short: Vec<&str> = short.iter().map(String::as_str).collect();
-            let patch = match short.is_empty() {
-                true => String::new(),
-                false => diff(&["--patch"], &short).unwrap_or_default(),
-            };
+            let short: Vec<&FileChange> = short.take(MAX_SHORT_FILES).collect();
+            let patch_of = |paths: &[&str]| diff(&["--patch"], paths);
+            let mut calls = MAX_SHORT_CALLS;
+            let patch = short_patches(&patch_of, &short, &mut calls)?;
             (files, patch)
         }
     };
     let patch = select(&mut files, &patch);
     add_sizes(git, &mut files, before, after);
     Ok(Changes { files, patch })
+}
+
+/// Returns the patches of these files. A file with few changed lines can have a long patch too, because a line can be long: if git fails for several
+/// files, each half of them gets a call of its own. `calls` is the number of calls that are left; without one, the files have no patch.
+fn short_patches(
+    patch_of: &dyn Fn(&[&str]) -> Result<String, GitError>,
+    files: &[&FileChange],
+    calls: &mut u32,
+) -> Result<String, GitError> {
+    if files.is_empty() || *calls == 0 {
+        return Ok(String::new());
+    }
+    *calls -= 1;
+    let paths: Vec<String> = files.iter().flat_map(|file| pathspecs(file)).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    match patch_of(&paths) {
+        Err(e @ (GitError::TimedOut(_) | GitError::Stopped)) => Err(e),
+        Err(_) if files.len() == 1 => Ok(String::new()),
+        Err(_) => {
+            let (first, second) = files.split_at(files.len() / 2);
+            let first = short_patches(patch_of, first, calls)?;
+            let second = short_patches(patch_of, second, calls)?;
+            Ok(format!("{first}\n{second}"))
+        }
+        patch => patch,
+    }
 }
 
 /// Parses the output of `git diff-tree --numstat -z`.
@@ -425,6 +451,40 @@ mod tests {
             files.map(|file| file.summary.is_some()),
             [false, true, false]
         );
+    }
+
+    #[test]
+    fn v7a_file_with_a_long_line_hides_no_other_patch() {
+        let files: Vec<FileChange> = (0..MAX_SHORT_FILES as u64).map(file).collect();
+        let files: Vec<&FileChange> = files.iter().collect();
+        let patches = |long: &[&str], calls: u32| {
+            let mut left = calls;
+            let git = |paths: &[&str]| match paths.iter().any(|path| long.contains(path)) {
+                true => Err(GitError::Failed("too long".into())),
+                false => Ok(format!("diff --git {}", paths.join("\ndiff --git "))),
+            };
+            let patch = short_patches(&git, &files, &mut left).unwrap();
+            (parts_of(patch.trim_start()).count(), calls - left)
+        };
+        assert_eq!(patches(&[], MAX_SHORT_CALLS), (200, 1));
+        assert_eq!(patches(&[":(top,literal)f77"], MAX_SHORT_CALLS).0, 199);
+        let all: Vec<String> = files.iter().flat_map(|file| pathspecs(file)).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        assert_eq!(patches(&all, MAX_SHORT_CALLS), (0, MAX_SHORT_CALLS));
+    }
+
+    #[test]
+    fn stop_and_time_limit_of_git_end_the_search_for_patches() {
+        let files = [file(1), file(2)];
+        let files: Vec<&FileChange> = files.iter().collect();
+        for end in [
+            || GitError::Stopped,
+            || GitError::TimedOut(Default::default()),
+        ] {
+            let mut calls = MAX_SHORT_CALLS;
+            let error = short_patches(&|_| Err(end()), &files, &mut calls).unwrap_err();
+            assert_eq!(error.to_string(), end().to_string());
+        }
     }
 
     #[test]

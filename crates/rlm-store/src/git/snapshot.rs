@@ -279,6 +279,30 @@ mod tests {
     }
 
     #[test]
+    fn v7a_minified_file_leaves_the_patches_of_the_other_files() {
+        let repository = Repository::new();
+        let line = "x".repeat(2 << 20);
+        repository.write("bundle.js", &line);
+        for n in 1..=5 {
+            repository.write(&format!("small{n}"), "one\n");
+        }
+        repository.commit();
+        let (_, before) = repository.changes_since(None);
+        repository.write("bundle.js", line + "y");
+        for n in 1..=5 {
+            repository.write(&format!("small{n}"), "two\n");
+        }
+        let (changes, _) = repository.changes_since(Some(&before));
+        let changes = changes.unwrap();
+        let without: Vec<_> = { changes.files.iter() }
+            .filter(|file| file.summary.is_some())
+            .map(|file| file.path.as_str())
+            .collect();
+        assert_eq!(without, ["bundle.js"], "{changes}");
+        assert_eq!(changes.patch.matches("\n+two").count(), 5, "{changes}");
+    }
+
+    #[test]
     fn unchanged_clean_tree_needs_no_snapshot_directory() {
         let repository = Repository::new();
         repository.write("a", "1\n");
