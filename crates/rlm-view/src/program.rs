@@ -55,7 +55,8 @@ pub trait Program: Send + Sync + 'static {
     /// Returns the texts of a report that depend on the command line.
     fn report_terms(&self, project: &Project, timeline: &Timeline) -> CommandLineTerms;
 
-    /// Runs the program in the directory of a project with these arguments, until it exits.
+    /// Runs the program in the directory of a project with these arguments, until it exits. If it takes longer than a browser waits, the result says
+    /// how to see its effect, and the program continues.
     fn run(&self, project: &Project, arguments: &[String]) -> CommandResult;
 
     /// Starts the program in the directory of a project with these arguments. Its output and its error messages are pipes.
@@ -70,13 +71,15 @@ pub trait Program: Send + Sync + 'static {
 
     /// Returns how a shell calls the program, so that it finds the runs of a project.
     fn command(&self, project: Option<&Project>) -> String;
-    /// Returns the agents that a new run can name without further words.
+
+    /// Returns the agents that a new run can name without more options.
     fn agents(&self) -> Vec<AgentChoice>;
 
     /// Returns the command line of a run with these arguments and this prompt, for a shell.
     fn run_command(&self, project: &Project, arguments: &[String], prompt: Option<&str>) -> String;
 
     /// Starts a run in the background, with these arguments and this prompt. Returns its id as soon as it works; the error is a text for a person.
+    /// If the start takes longer than a browser waits, the error says how to see the run, and the start continues.
     fn start_run(
         &self,
         project: &Project,

@@ -96,6 +96,7 @@ const OTHER: &[(&str, &[&str])] = &[
         &[
             "AGENT_TIMEOUT",
             "CHECK_INTERVAL",
+            "COMMAND_WAIT",
             "DAY",
             "DEFAULT_IDLE_TIMEOUT",
             "DEFAULT_WAIT",

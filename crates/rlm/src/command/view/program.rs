@@ -1,7 +1,9 @@
 //! The parts of the page that only this program knows.
 
 use std::io::{self, Write as _};
-use std::process::{self, Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use loop_runner::control::ProcessHealth;
 use rlm_report::CommandLineTerms;
@@ -14,6 +16,9 @@ use crate::command::report;
 use crate::config::limit_names;
 use crate::hint;
 use crate::render::RunStatusView;
+
+/// The time after which a page no longer waits for a command.
+const COMMAND_WAIT: Duration = Duration::from_secs(50);
 
 /// This program, for its page.
 #[derive(Debug)]
@@ -44,17 +49,22 @@ impl Program for ThisProgram {
     }
 
     fn run(&self, project: &Project, arguments: &[String]) -> CommandResult {
-        match output(project, arguments, None) {
+        match self.output(project, arguments, None) {
             Ok(output) => {
                 let text = [output.stdout, output.stderr].concat();
+                let text = String::from_utf8_lossy(&text).trim().to_owned();
+                let is_success = output.status.success();
                 CommandResult {
-                    is_success: output.status.success(),
-                    output: String::from_utf8_lossy(&text).trim().to_owned(),
+                    is_success,
+                    output: match text.is_empty() && !is_success {
+                        true => without_a_message(output.status),
+                        false => text,
+                    },
                 }
             }
-            Err(e) => CommandResult {
+            Err(why) => CommandResult {
                 is_success: false,
-                output: format!("can't start rlm: {e}"),
+                output: why,
             },
         }
     }
@@ -80,6 +90,7 @@ impl Program for ThisProgram {
             None => program.to_owned(),
         }
     }
+
     fn agents(&self) -> Vec<AgentChoice> {
         let with_a_name = agents::KNOWN.iter().map(|known| AgentChoice {
             name: known.name.into(),
@@ -114,14 +125,42 @@ impl Program for ThisProgram {
         arguments.push("--json".into());
         // A prompt can be too long for an argument, and other users can read arguments.
         arguments.extend(prompt.map(|_| "--prompt-file=-".into()));
-        let output = output(project, &arguments, prompt);
-        let output = output.map_err(|e| format!("can't start rlm: {e}"))?;
+        let output = self.output(project, &arguments, prompt)?;
         let lines = output.stdout.split(|byte| *byte == b'\n');
         let mut events = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
         let run = events.find(|it| it["event"] == "detached");
         let run = run.and_then(|it| it["run"].as_str()?.parse().ok());
-        run.ok_or_else(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
+        run.ok_or_else(|| match output.stderr.trim_ascii() {
+            [] => without_a_message(output.status),
+            text => String::from_utf8_lossy(text).into_owned(),
+        })
     }
+}
+
+impl ThisProgram {
+    /// Runs this program in the directory of a project, until it exits. The error is a text for a person.
+    fn output(
+        &self,
+        project: &Project,
+        arguments: &[String],
+        input: Option<&str>,
+    ) -> Result<Output, String> {
+        let cant_start = |e| format!("can't start rlm: {e}");
+        let command = command(project, arguments).map_err(cant_start)?;
+        let output = output_within(COMMAND_WAIT, command, input).map_err(cant_start)?;
+        output.ok_or_else(|| {
+            format!(
+                "the command has not ended after {}s, and still works; to see its effect, load this page again later, or run: {} ps",
+                COMMAND_WAIT.as_secs(),
+                self.command(Some(project))
+            )
+        })
+    }
+}
+
+/// Returns the text for a command that failed without a message.
+fn without_a_message(status: ExitStatus) -> String {
+    format!("rlm failed without a message ({status})")
 }
 
 /// Returns the command that runs this program in the directory of a project.
@@ -131,22 +170,68 @@ fn command(project: &Project, arguments: &[String]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Runs this program in the directory of a project, until it exits.
-fn output(
-    project: &Project,
-    arguments: &[String],
+/// Runs a command until it exits. Returns `None` if it takes longer than `limit`; then it continues, and a thread reaps it.
+fn output_within(
+    limit: Duration,
+    mut command: Command,
     input: Option<&str>,
-) -> io::Result<process::Output> {
-    let mut command = command(project, arguments)?;
-    let Some(input) = input else {
-        return command.stdin(Stdio::null()).output();
-    };
-    command.stdin(Stdio::piped());
+) -> io::Result<Option<Output>> {
+    let stdin = input.map_or_else(Stdio::null, |_| Stdio::piped());
+    command.stdin(stdin);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    // The program reads all of its input before it prints much. If it refuses its arguments first, it says why.
-    if let Some(mut stdin) = child.stdin.take() {
-        let _refused = stdin.write_all(input.as_bytes());
+    let input = input.map(str::to_owned);
+    let (to, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        // The program reads all of its input before it prints much. If it refuses its arguments first, it says why.
+        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+            let _refused = stdin.write_all(input.as_bytes());
+        }
+        // After the limit, the caller no longer waits.
+        let _late = to.send(child.wait_with_output());
+    });
+    ended.recv_timeout(limit).ok().transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
     }
-    child.wait_with_output()
+
+    #[test]
+    fn output_and_status_of_a_command_are_returned() {
+        let command = sh("cat; echo why >&2; exit 3");
+        let output = output_within(Duration::from_secs(100), command, Some("text"));
+        let output = output.unwrap().unwrap();
+        assert_eq!(
+            (&*output.stdout, &*output.stderr),
+            (&b"text"[..], &b"why\n"[..])
+        );
+        assert_eq!(
+            without_a_message(output.status),
+            "rlm failed without a message (exit status: 3)"
+        );
+    }
+
+    #[test]
+    fn command_that_takes_too_long_continues() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = sh("until test -e go; do sleep 0.01; done; touch done");
+        command.current_dir(folder.path());
+        let output = output_within(Duration::from_millis(10), command, Some("text"));
+        assert!(output.unwrap().is_none());
+        fs_err::write(folder.path().join("go"), "").unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while !folder.path().join("done").exists() {
+            assert!(Instant::now() < until);
+            std::thread::yield_now();
+        }
+    }
 }
