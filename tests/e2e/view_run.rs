@@ -455,6 +455,42 @@ fn copy_of_a_run_is_downloaded_from_its_page() {
     scene.wait_until_nothing_is_alive();
 }
 
+#[test]
+fn cancelled_download_leaves_nothing_behind_and_the_run_can_continue() {
+    let scene = changed(&["--commit"]);
+    // The archive is larger than the buffers of a connection.
+    let random = fs_err::File::open("/dev/urandom").unwrap();
+    let mut transcript = fs_err::File::create(scene.file(".rlm/runs/r1/transcripts/1-1.ndjson"));
+    std::io::copy(&mut random.take(32 << 20), transcript.as_mut().unwrap()).unwrap();
+    let browser = Browser::new(&scene, &[]);
+    let secret = browser.form_secret();
+    let copies = || {
+        let entries = fs_err::read_dir(scene.file(".rlm")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        names
+            .filter(|name| name.to_string_lossy().starts_with("incoming-"))
+            .count()
+    };
+    let export = || export(&browser, "r1", &format!("csrf={secret}")).open();
+    // Once while the archive is written, and once while it is sent.
+    for is_sent in [false, true] {
+        let mut from = export().unwrap();
+        match is_sent {
+            true => from.read_exact(&mut [0; 1 << 20]).unwrap(),
+            false => wait_for("the copy", LONG, || (copies() == 1).then_some(())),
+        }
+        assert_eq!(copies(), 1);
+        drop(from);
+        wait_for("the end of the export", LONG, || {
+            (copies() == 0).then_some(())
+        });
+    }
+    let resume = ["resume", "r1", "-n", "1", "--sleep", "0"];
+    scene.rlm(&resume).run(LONG).expect_code(0);
+    drop(browser);
+    scene.wait_until_nothing_is_alive();
+}
+
 /// Returns the text of HTML.
 fn plain(html: &str) -> String {
     let mut text = String::new();

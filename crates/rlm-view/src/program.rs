@@ -66,11 +66,17 @@ pub trait Program: Send + Sync + 'static {
     /// An error if it can't be started.
     fn start(&self, project: &Project, arguments: &[String]) -> io::Result<Child>;
 
+    /// Requests that a started program rolls its work back, and ends. The program has not been waited for.
+    fn interrupt(&self, child: &Child);
+
     /// Returns the names of the limits that a person can change.
     fn limits(&self) -> Vec<&'static str>;
 
     /// Returns how a shell calls the program, so that it finds the runs of a project.
     fn command(&self, project: Option<&Project>) -> String;
+
+    /// Quotes a word for a shell, if necessary.
+    fn quoted(&self, word: &str) -> String;
 
     /// Returns the agents that a new run can name without more options.
     fn agents(&self) -> Vec<AgentChoice>;

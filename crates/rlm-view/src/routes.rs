@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::{Body, to_bytes};
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
+use axum::extract::{Form, Path, Query, Request, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE,
     HOST, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -42,7 +43,7 @@ use crate::{attempts, export, iteration_changes};
 const COOKIE_NAME: &str = "rlm-view";
 /// The largest body of a request, in bytes. A run accepts no longer message.
 const MAX_BODY: usize = 1 << 20;
-/// The time in which a whole request with a form must arrive and be answered.
+/// The time in which the body of a request must arrive.
 const FORM_TIMEOUT: Duration = Duration::from_secs(60);
 /// The greatest age of the rows of a new page.
 const PAGE_AGE: Duration = Duration::from_millis(50);
@@ -68,7 +69,6 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/logout", post(log_out))
         .route("/assets/{name}", get(asset))
         .fallback(|| async { Problem::NotFound })
-        .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(Arc::clone(app), admit))
         .with_state(Arc::clone(app))
 }
@@ -172,9 +172,9 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
                 };
                 request.extensions_mut().insert(session);
                 request.extensions_mut().insert(context);
-                run_in_time(next, request).await
+                respond(next, request).await
             }
-            None if is_open => run_in_time(next, request).await,
+            None if is_open => respond(next, request).await,
             None => Problem::NoSession.into_response(),
         },
     };
@@ -182,10 +182,14 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     response
 }
 
-/// Answers a request, whose body must arrive in time.
-async fn run_in_time(next: Next, request: Request) -> Response {
-    let answered = timeout(FORM_TIMEOUT, next.run(request)).await;
-    answered.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+/// Answers a request, whose body must arrive in time. The answer has no time limit: it would not end the work.
+async fn respond(next: Next, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    match timeout(FORM_TIMEOUT, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(head, Body::from(body))).await,
+        Ok(Err(_)) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+        Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
+    }
 }
 
 fn session(app: &App, headers: &HeaderMap) -> Option<Session> {
@@ -711,9 +715,25 @@ async fn export_copy(
     let permit = Arc::clone(&app.exports).try_acquire_owned().map_err(busy)?;
     let (program, run) = (app.runs.program(), row.run.clone());
     let with_uncommitted = form.dirty == "yes";
-    let body =
-        blocking(move || export::export(&*program, &project, &run, with_uncommitted, permit));
-    match body.await? {
+    let is_allowed = {
+        let app = Arc::clone(&app);
+        move || app.is_open(&session)
+    };
+    let export = move || {
+        export::export(
+            program,
+            &project,
+            &run,
+            with_uncommitted,
+            permit,
+            is_allowed,
+        )
+    };
+    let body = match blocking(export).await? {
+        Ok(download) => download.begin().await,
+        Err(why) => Err(why),
+    };
+    match body {
         Ok(body) => {
             let name = format!("attachment; filename=\"rlm-{}.tar.zst\"", row.run);
             let headers = [

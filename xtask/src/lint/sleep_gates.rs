@@ -13,7 +13,7 @@ const HOME: &str = "crates/cancellable-sleep";
 const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 
 /// The files that may make such a call, each with the call and the reason.
-const SLEEPS: [(&str, &str, &str); 20] = [
+const SLEEPS: [(&str, &str, &str); 21] = [
     (
         "agent-api/src/agent/model_call.rs",
         "timeout of pending",
@@ -98,6 +98,11 @@ const SLEEPS: [(&str, &str, &str); 20] = [
         "rlm-terminal/src/editor.rs",
         "park_timeout",
         "the wait for the group of an editor that failed, up to a deadline",
+    ),
+    (
+        "rlm-view/src/export.rs",
+        "park_timeout",
+        "at most 10 s, for an exporter that rolls back; the end of the process ends it",
     ),
     (
         "rlm-view/src/runs.rs",

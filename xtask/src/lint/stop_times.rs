@@ -156,6 +156,7 @@ const OTHER: &[(&str, &[&str])] = &[
             "POLL",
             "READ_INTERVAL",
             "RETRY",
+            "ROLLBACK",
             "SCAN_INTERVAL",
             "SESSION_LIFE",
             "SLOWEST",

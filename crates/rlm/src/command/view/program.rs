@@ -9,6 +9,7 @@ use loop_runner::control::ProcessHealth;
 use rlm_report::CommandLineTerms;
 use rlm_store::{Project, RunEntry, RunId, Timeline};
 use rlm_view::{AgentChoice, CommandResult, Program, RunTexts};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::agents::{self, AgentKind};
@@ -76,6 +77,14 @@ impl Program for ThisProgram {
         command.spawn()
     }
 
+    fn interrupt(&self, child: &Child) {
+        let pid = Pid::from_raw(child.id().cast_signed());
+        if let Some(pid) = pid {
+            // It may have ended meanwhile; its pid is not reused before the wait.
+            let _ended = kill_process(pid, Signal::TERM);
+        }
+    }
+
     fn limits(&self) -> Vec<&'static str> {
         limit_names()
     }
@@ -89,6 +98,10 @@ impl Program for ThisProgram {
             }
             None => program.to_owned(),
         }
+    }
+
+    fn quoted(&self, word: &str) -> String {
+        hint::quoted(word)
     }
 
     fn agents(&self) -> Vec<AgentChoice> {
