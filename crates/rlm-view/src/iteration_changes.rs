@@ -5,6 +5,7 @@ use std::path::Path;
 use rlm_store::{Project, RunHead, TranscriptWindow, removed_transcripts};
 
 use crate::attempts;
+use crate::parsed_changes::ParsedChanges;
 use crate::row::RunRow;
 use crate::runs::Runs;
 
@@ -22,7 +23,7 @@ pub(crate) struct ShownChanges {
     pub(crate) found: FoundChanges,
     /// The commits before and after the attempt, if the page needs them.
     pub(crate) commits: Option<CommitRange>,
-    /// The directory in which git has these commits.
+    /// The directory in which git has these commits, quoted for a shell.
     pub(crate) directory: String,
 }
 
@@ -30,6 +31,8 @@ pub(crate) struct ShownChanges {
 pub(crate) enum FoundChanges {
     /// The changed files, one in a line, and the patch below them.
     Text(String),
+    /// The beginning of such a text: `max-transcripts` shortened the record.
+    Shortened(String),
     /// There are none, for this reason.
     Unknown(String),
 }
@@ -54,20 +57,25 @@ pub(crate) fn read(runs: &Runs, row: &RunRow, wanted: Option<(u32, u32)>) -> Opt
     let entry = project.run(&row.run).ok();
     let head = entry.and_then(|entry| entry.head.ok());
     let is_incomplete = match &recorded {
-        Recorded::Text(text) => text.contains("(the patch is too long; "),
-        Recorded::Failed(_) | Recorded::None => true,
+        Recorded::Text(text) => ParsedChanges::new(text).is_incomplete,
+        Recorded::Shortened(_) | Recorded::Failed(_) | Recorded::None(_) => true,
     };
     let commits = match &head {
         Some(head) if head.settings.commit && is_incomplete => commits(&project, row, attempt),
         _ => None,
     };
     let is_running = row.state.is_live() && attempt == newest;
-    let found = match (recorded, &commits) {
+    let of_commits = commits.as_ref().map(|it| of_commits(&project, it));
+    let found = match (recorded, of_commits) {
         (Recorded::Text(text), _) => FoundChanges::Text(text),
-        (_, Some(commits)) => of_commits(&project, commits),
+        (Recorded::Shortened(text), None | Some(FoundChanges::Unknown(_))) => {
+            FoundChanges::Shortened(text)
+        }
+        (_, Some(of_commits)) => of_commits,
         (Recorded::Failed(why), None) => FoundChanges::Unknown(why),
-        (Recorded::None, None) => {
-            FoundChanges::Unknown(reason(head.as_ref(), is_running, &run_dir, attempt))
+        (Recorded::None(rest), None) => {
+            let why = reason(head.as_ref(), is_running, rest, &run_dir, attempt);
+            FoundChanges::Unknown(why)
         }
     };
     Some(ShownChanges {
@@ -75,7 +83,7 @@ pub(crate) fn read(runs: &Runs, row: &RunRow, wanted: Option<(u32, u32)>) -> Opt
         attempts,
         found,
         commits,
-        directory: project.root().display().to_string(),
+        directory: runs.program().quoted(&project.root().to_string_lossy()),
     })
 }
 
@@ -88,24 +96,42 @@ fn all_attempts(run_dir: &Path) -> Vec<(u32, u32)> {
 }
 
 /// The record of the changes in a transcript.
+#[derive(Debug, PartialEq, Eq)]
 enum Recorded {
     Text(String),
+    /// The beginning of a record that was shortened later.
+    Shortened(String),
     /// The run could not compare the files.
     Failed(String),
-    None,
+    None(RestOfTranscript),
+}
+
+/// The transcript without the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RestOfTranscript {
+    Whole,
+    /// Records were removed later.
+    Reduced,
 }
 
 fn find_record(path: &Path) -> Recorded {
     let mut end = None;
     let mut searched = 0;
+    let mut rest = RestOfTranscript::Whole;
     while searched < MAX_SEARCHED {
         let Ok(window) = TranscriptWindow::before(path, end, WINDOW) else {
-            return Recorded::None;
+            break;
         };
-        let mut newest_first = window.records.into_iter().rev();
-        if let Some((_, record)) = newest_first.find(|(_, it)| it.kind == "changes") {
+        for (_, record) in window.records.into_iter().rev() {
+            if record.kind == "reduced" {
+                rest = RestOfTranscript::Reduced;
+            }
+            if record.kind != "changes" {
+                continue;
+            }
             return match record.text.strip_prefix("The changed files are unknown: ") {
                 Some(why) => Recorded::Failed(why.to_owned()),
+                None if record.omitted > 0 => Recorded::Shortened(record.text),
                 None => Recorded::Text(record.text),
             };
         }
@@ -115,7 +141,7 @@ fn find_record(path: &Path) -> Recorded {
         searched += window.to - window.from;
         end = Some(window.from);
     }
-    Recorded::None
+    Recorded::None(rest)
 }
 
 /// Returns the commits before and after an attempt, from the timeline of the run.
@@ -126,6 +152,11 @@ fn commits(project: &Project, row: &RunRow, attempt: (u32, u32)) -> Option<Commi
     let after = attempts[at].commit.clone()?;
     let before = attempts[..at].iter().rev();
     let before = before.filter_map(|it| it.commit.clone()).next();
+    // The page has a command with these names.
+    let is_name = |name: &String| name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !std::iter::once(&after).chain(&before).all(is_name) {
+        return None;
+    }
     Some(CommitRange { before, after })
 }
 
@@ -140,7 +171,13 @@ fn of_commits(project: &Project, commits: &CommitRange) -> FoundChanges {
 }
 
 /// Returns why a run recorded no changes.
-fn reason(head: Option<&RunHead>, is_running: bool, run_dir: &Path, attempt: (u32, u32)) -> String {
+fn reason(
+    head: Option<&RunHead>,
+    is_running: bool,
+    rest: RestOfTranscript,
+    run_dir: &Path,
+    attempt: (u32, u32),
+) -> String {
     let is_removed = removed_transcripts(run_dir).is_some_and(|it| it.attempts.contains(&attempt));
     if is_removed {
         return "the transcript of this iteration was removed, and the run made no commit".into();
@@ -148,10 +185,59 @@ fn reason(head: Option<&RunHead>, is_running: bool, run_dir: &Path, attempt: (u3
     if is_running {
         return "the iteration has not ended; the run compares the files at its end".into();
     }
+    if rest == RestOfTranscript::Reduced {
+        return "records of this iteration were removed because of max-transcripts, and the run made no commit".into();
+    }
     match head {
         Some(head) if head.git_commit.is_none() && head.snapshot.is_none() => {
             "the project is not a git working tree with a commit".into()
         }
         _ => "the iteration did not end normally, so the run did not compare the files".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(lines: &[&str]) -> Recorded {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1-1.ndjson");
+        let lines: String = lines
+            .iter()
+            .map(|it| format!("{{\"at\":7,{it}}}\n"))
+            .collect();
+        std::fs::write(&path, lines).unwrap();
+        find_record(&path)
+    }
+
+    #[test]
+    fn v7b_shortened_or_removed_record_is_recognised() {
+        let end = r#""kind":"end","text":"completed""#;
+        let reduced = r#""kind":"reduced","text":"3 records left out","omitted":9"#;
+        let whole = r#""kind":"changes","text":"a +1 -0""#;
+        let shortened = r#""kind":"changes","text":"a +1 -0","omitted":9"#;
+        let failed = r#""kind":"changes","text":"The changed files are unknown: why""#;
+        let text = || "a +1 -0".to_owned();
+        assert_eq!(found(&[whole, end]), Recorded::Text(text()));
+        assert_eq!(found(&[reduced, whole, end]), Recorded::Text(text()));
+        assert_eq!(
+            found(&[reduced, shortened, end]),
+            Recorded::Shortened(text())
+        );
+        assert_eq!(found(&[failed, end]), Recorded::Failed("why".into()));
+        assert_eq!(found(&[end]), Recorded::None(RestOfTranscript::Whole));
+        assert_eq!(
+            found(&[reduced, end]),
+            Recorded::None(RestOfTranscript::Reduced)
+        );
+    }
+
+    #[test]
+    fn v7b_removal_of_records_is_the_reason_that_the_page_shows() {
+        let folder = tempfile::tempdir().unwrap();
+        let reason = |rest| reason(None, false, rest, folder.path(), (1, 1));
+        assert!(reason(RestOfTranscript::Reduced).contains("max-transcripts"));
+        assert!(reason(RestOfTranscript::Whole).contains("did not end normally"));
     }
 }

@@ -9,7 +9,7 @@
 //! content security policy allows no script but the page's own.
 //!
 //! Modules in reading order: `origin` (which requests can come from the page) and `login` (links and sessions) are pure. `program` is what the caller
-//! provides. `row` contains the facts about one run, `runs` finds all runs, `attempts` the attempts of one, and `iteration_changes` finds the files that an iteration changed. `pages` renders, `actions` sends a person's
+//! provides. `row` contains the facts about one run, `runs` finds all runs, `attempts` the attempts of one, `iteration_changes` finds the files that an iteration changed, and `parsed_changes` splits their text. `pages` renders, `actions` sends a person's
 //! requests, `export` downloads a run, and `stream` sends changes to open pages. `app` is the state that all requests share, `routes` answers requests, `connections` limits
 //! connections, and `socket` lets other commands ask for a login link.
 
@@ -22,6 +22,7 @@ mod iteration_changes;
 mod login;
 mod origin;
 mod pages;
+mod parsed_changes;
 mod program;
 mod routes;
 mod row;

@@ -1,15 +1,13 @@
 //! The page with the changes of one iteration: its files, and the patch of each.
 
-use std::collections::HashMap;
-
 use maud::{Markup, html};
 
 use super::run::{Tab, attempt_links, attempt_title, crumbs, heading, tabs};
 use crate::iteration_changes::{FoundChanges, ShownChanges};
+use crate::parsed_changes::{ParsedChanges, ParsedFile};
 use crate::row::RunRow;
 
-/// The largest number of files, of lines of a file and of lines on the page, and the largest number of characters of a line.
-const MAX_FILES: usize = 200;
+/// The largest number of lines of a file and of lines on the page, and the largest number of characters of a line.
 const MAX_FILE_LINES: usize = 400;
 const MAX_LINES: usize = 4000;
 const MAX_LINE: usize = 1000;
@@ -46,21 +44,29 @@ fn content(row: &RunRow, command: &str, shown: &ShownChanges) -> Markup {
             html! {
                 (sums(&parsed))
                 (files(&parsed))
-                (complete(row, command, shown, &parsed))
+                (complete(row, command, shown))
+                @if parsed.is_incomplete && shown.commits.is_none() {
+                    p class="note" {
+                        "The run recorded only a part of these changes. A run with --commit keeps all of them in its commits."
+                    }
+                }
             }
         }
+        FoundChanges::Shortened(text) => html! {
+            p class="note" {
+                "This is only the beginning of the changes: the run shortened their record because of max-transcripts."
+            }
+            (files(&ParsedChanges::new(text)))
+            (complete(row, command, shown))
+        },
     }
 }
 
 /// Returns the numbers of files and lines of a change that the page shows as a whole.
 fn sums(parsed: &ParsedChanges<'_>) -> Markup {
     let lines = parsed.files.iter().filter_map(|file| file.lines);
-    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
     let (added, removed) = lines.fold((0u64, 0u64), |sum, (added, removed)| {
-        (
-            sum.0.saturating_add(number(added)),
-            sum.1.saturating_add(number(removed)),
-        )
+        (sum.0.saturating_add(added), sum.1.saturating_add(removed))
     });
     html! {
         @if parsed.more.is_none() {
@@ -72,207 +78,49 @@ fn sums(parsed: &ParsedChanges<'_>) -> Markup {
     }
 }
 
-/// Returns how to see the parts that are not on the page.
-fn complete(
-    row: &RunRow,
-    command: &str,
-    shown: &ShownChanges,
-    parsed: &ParsedChanges<'_>,
-) -> Markup {
+/// Returns the commands that show the same, and the parts that are not on the page.
+fn complete(row: &RunRow, command: &str, shown: &ShownChanges) -> Markup {
     let (iteration, _) = shown.attempt;
     let logs = format!("{command} logs {} --iteration {iteration}", row.run);
-    let git = shown.commits.as_ref().map(|commits| {
-        let directory = &shown.directory;
-        match &commits.before {
-            Some(before) => format!("git -C '{directory}' diff {before} {}", commits.after),
-            None => format!("git -C '{directory}' show {}", commits.after),
-        }
-    });
     html! {
         p class="note" { "The same in a terminal:" }
-        pre class="command" { "\n" (logs) @if let Some(git) = &git { "\n" (git) } }
-        @if parsed.is_incomplete && git.is_none() {
-            p class="note" {
-                "The run recorded only the beginning of a long patch. A run with --commit keeps all of it in its commits."
-            }
-        }
+        pre class="command" { "\n" (logs) @if let Some(git) = git_command(shown) { "\n" (git) } }
     }
 }
 
-/// The text of a run's record, split into files.
-#[derive(Debug, PartialEq, Eq)]
-struct ParsedChanges<'a> {
-    files: Vec<ParsedFile<'a>>,
-    /// A line such as `… and 12 more`.
-    more: Option<&'a str>,
-    is_incomplete: bool,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct ParsedFile<'a> {
-    name: &'a str,
-    lines: Option<(&'a str, &'a str)>,
-    /// Why the file has no patch.
-    note: Option<&'a str>,
-    /// The hunks of the file.
-    patch: Option<&'a str>,
-}
-
-impl<'a> ParsedChanges<'a> {
-    fn new(text: &'a str) -> Self {
-        let (list, patch) = text.split_once("\n\n").unwrap_or((text, ""));
-        let mut parts: HashMap<String, &str> = parts_of(patch)
-            .map(|part| (name_of_part(part), part))
-            .collect();
-        let lines = || list.lines().filter(|line| !line.is_empty());
-        let more = lines().find(|line| line.starts_with("… and "));
-        let files: Vec<_> = lines()
-            .filter(|line| !line.starts_with("… and "))
-            .take(MAX_FILES)
-            .map(|line| {
-                let mut file = ParsedFile::new(line);
-                let path = file
-                    .name
-                    .rsplit_once(" → ")
-                    .map_or(file.name, |(_, path)| path);
-                file.patch = parts.remove(path);
-                file
-            })
-            .collect();
-        let is_incomplete = files
-            .iter()
-            .any(|file| file.lines.is_some() && file.note.is_some());
-        Self {
-            files,
-            more,
-            is_incomplete,
-        }
-    }
-}
-
-impl<'a> ParsedFile<'a> {
-    /// Parses a line such as `src/a.rs +1 -2` or `old → new +0 -0 (the patch is too long; new, 3 MiB)`.
-    fn new(line: &'a str) -> Self {
-        let (line, note) = match line
-            .strip_suffix(')')
-            .and_then(|line| line.rsplit_once(" ("))
-        {
-            Some((line, note)) => (line, Some(note)),
-            None => (line, None),
-        };
-        let numbers = || {
-            let (rest, removed) = line.rsplit_once(" -")?;
-            let (name, added) = rest.rsplit_once(" +")?;
-            let is_number =
-                |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-            (is_number(added) && is_number(removed)).then_some((name, (added, removed)))
-        };
-        let (name, lines) = match numbers() {
-            Some((name, lines)) => (name, Some(lines)),
-            None => (line, None),
-        };
-        Self {
-            name,
-            lines,
-            note,
-            patch: None,
-        }
-    }
-}
-
-/// Splits a patch into the parts of its files.
-fn parts_of(patch: &str) -> impl Iterator<Item = &str> {
-    let mut rest = patch;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let end = rest.find("\ndiff --git ").map_or(rest.len(), |at| at + 1);
-        let (part, after) = rest.split_at(end);
-        rest = after;
-        Some(part)
-    })
-}
-
-/// Returns the path of a part, with `?` for control characters, as the list of the files has it.
-fn name_of_part(part: &str) -> String {
-    let head = || part.lines().take_while(|line| !line.starts_with("@@"));
-    let after = |prefix: &str| head().find_map(|line| line.strip_prefix(prefix));
-    // Git ends a name that has a space with a tab.
-    let name = |text: &str| unquoted(text.strip_suffix('\t').unwrap_or(text));
-    let side = |line: &str, side: &str| name(line).strip_prefix(side).map(str::to_owned);
-    let named = after("+++ ").filter(|it| *it != "/dev/null");
-    if let Some(path) = named.and_then(|line| side(line, "b/")) {
-        return path;
-    }
-    if let Some(path) = after("--- ").and_then(|line| side(line, "a/")) {
-        return path;
-    }
-    if let Some(path) = after("rename to ") {
-        return name(path);
-    }
-    // An empty file, or a change of the mode: both sides have the same name.
-    let both = after("diff --git ").unwrap_or_default();
-    match both.strip_prefix('"') {
-        Some(quoted) => {
-            let end = quoted.find("\" \"").map_or(quoted.len(), |at| at + 1);
-            side(&format!("\"{}", &quoted[..end]), "a/").unwrap_or_default()
-        }
-        None => {
-            let half = both.len().saturating_sub(1) / 2;
-            let first = both.get(..half).unwrap_or_default();
-            side(first, "a/").unwrap_or_default()
-        }
-    }
-}
-
-/// Returns a name without git's quotes; each escaped character is `?`, except quotes and backslashes.
-fn unquoted(text: &str) -> String {
-    let inner = text.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
-    let Some(inner) = inner else {
-        return text.to_owned();
+/// Returns the command of git that shows the commits. It starts no program that the repository configures for its files.
+fn git_command(shown: &ShownChanges) -> Option<String> {
+    let commits = shown.commits.as_ref()?;
+    let what = match &commits.before {
+        Some(before) => format!("diff --no-ext-diff --no-textconv {before}"),
+        None => "show --no-ext-diff --no-textconv".into(),
     };
-    let mut name = String::new();
-    let mut rest = inner.chars();
-    while let Some(c) = rest.next() {
-        match (c, rest.as_str().chars().next()) {
-            ('\\', Some(escaped @ ('"' | '\\'))) => {
-                name.push(escaped);
-                rest.next();
-            }
-            ('\\', Some('0'..='7')) => {
-                name.push('?');
-                rest.by_ref().take(3).for_each(drop);
-            }
-            ('\\', Some(_)) => {
-                name.push('?');
-                rest.next();
-            }
-            _ => name.push(c),
-        }
-    }
-    name
+    Some(format!(
+        "git -C {} {what} {}",
+        shown.directory, commits.after
+    ))
 }
 
 fn files(parsed: &ParsedChanges<'_>) -> Markup {
     let all: usize = { parsed.files.iter() }
-        .filter_map(|file| file.patch)
-        .map(|patch| patch.lines().count())
+        .flat_map(|file| &file.parts)
+        .map(|part| part.lines().count())
         .sum();
     let mut left = MAX_LINES;
     html! {
         div class="files" {
             @for file in &parsed.files {
-                @match file.patch {
-                    Some(patch) => details class="file" open[all <= OPEN_LINES] {
+                @if file.parts.is_empty() {
+                    div class="file" { (file_line(file)) }
+                } @else {
+                    details class="file" open[all <= OPEN_LINES] {
                         summary { (file_line(file)) }
-                        (diff(patch, &mut left))
-                    },
-                    None => div class="file" { (file_line(file)) },
+                        @for part in &file.parts { (diff(part, &mut left)) }
+                    }
                 }
             }
         }
-        @if let Some(more) = parsed.more { p class="left" { (more) " files" } }
+        @if let Some(more) = parsed.more { p class="left" { "… and " (more) " more files" } }
     }
 }
 
@@ -344,76 +192,42 @@ pub(crate) fn title(row: &RunRow, shown: Option<&ShownChanges>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TEXT: &str = "\
-a b.txt +1 -1
-gone +0 -1
-old → new +0 -0
-mode +0 -0
-odd\"? +1 -0
-big.json +9000 -0 (the patch is too long; new, 1.2 MiB)
-pic (1).png (not text; 10 bytes → 2 KiB)
-… and 3 more
-
-diff --git a/a b.txt b/a b.txt
-index 1..2 100644
---- a/a b.txt\t
-+++ b/a b.txt\t
-@@ -1 +1 @@
--x
-+diff --git a/gone b/gone
-diff --git a/gone b/gone
-deleted file mode 100644
---- a/gone
-+++ /dev/null
-@@ -1 +0,0 @@
--<script>
-diff --git a/old b/new
-similarity index 100%
-rename from old
-rename to new
-diff --git a/mode b/mode
-old mode 100644
-new mode 100755
-diff --git \"a/odd\\\"\\n\" \"b/odd\\\"\\n\"
---- /dev/null
-+++ \"b/odd\\\"\\n\"
-@@ -0,0 +1 @@
-+one";
+    use crate::iteration_changes::CommitRange;
+    use crate::parsed_changes::tests::TEXT;
 
     #[test]
-    fn v7a_each_file_of_a_record_has_its_own_patch() {
+    fn text_of_a_record_is_escaped() {
         let parsed = ParsedChanges::new(TEXT);
-        let facts = |file: &ParsedFile<'_>| {
-            let patch = file.patch.map(|patch| patch.lines().count());
-            (
-                file.name.to_owned(),
-                file.lines.is_some(),
-                file.note.is_some(),
-                patch,
-            )
-        };
-        let files: Vec<_> = parsed.files.iter().map(facts).collect();
-        let expected = [
-            ("a b.txt", true, false, Some(7)),
-            ("gone", true, false, Some(6)),
-            ("old → new", true, false, Some(4)),
-            ("mode", true, false, Some(3)),
-            ("odd\"?", true, false, Some(5)),
-            ("big.json", true, true, None),
-            ("pic (1).png", false, true, None),
-        ];
-        assert_eq!(
-            files,
-            expected.map(|(name, a, b, c)| (name.to_owned(), a, b, c))
-        );
-        assert!(parsed.is_incomplete && parsed.more.is_some());
         let html = files_html(&parsed);
         assert!(
             html.contains("&lt;script&gt;") && !html.contains("<script"),
             "{html}"
         );
         assert!(html.contains("<span class=\"add\">+one\n</span>"), "{html}");
+    }
+
+    #[test]
+    fn v7c_git_command_has_a_quoted_directory_and_starts_no_program() {
+        let commits = |before: Option<&str>| ShownChanges {
+            attempt: (1, 1),
+            attempts: vec![(1, 1)],
+            found: FoundChanges::Text(String::new()),
+            commits: Some(CommitRange {
+                before: before.map(str::to_owned),
+                after: "bb".into(),
+            }),
+            directory: r"'/it'\''s'".into(),
+        };
+        let command = |before| git_command(&commits(before)).unwrap();
+        let options = "--no-ext-diff --no-textconv";
+        assert_eq!(
+            command(Some("aa")),
+            format!(r"git -C '/it'\''s' diff {options} aa bb")
+        );
+        assert_eq!(
+            command(None),
+            format!(r"git -C '/it'\''s' show {options} bb")
+        );
     }
 
     fn files_html(parsed: &ParsedChanges<'_>) -> String {
@@ -440,10 +254,11 @@ diff --git \"a/odd\\\"\\n\" \"b/odd\\\"\\n\"
 
     proptest::proptest! {
         #[test]
-        fn v9_any_record_is_rendered_as_text(text in "(([a-z+<>\"&' ()→-]|\n|\t|diff --git |@@ |\\+\\+\\+ b/){0,12}\n){0,20}") {
-            let html = files_html(&ParsedChanges::new(&text));
-            proptest::prop_assert!(!html.contains("<b") || html.contains("<bdi"));
-            proptest::prop_assert!(!html.contains("<script"));
+        fn v9_any_record_is_rendered_as_text(text in "(([a-z+\"&' ()→-]|<b>|<script>|</pre>|\n|\t|diff --git |@@ |\\+\\+\\+ b/){0,12}\n){0,20}") {
+            let tags = |text: &str| files_html(&ParsedChanges::new(text)).matches('<').count();
+            // The same text without the characters of a tag.
+            let plain = text.replace(['<', '>'], "x");
+            proptest::prop_assert_eq!(tags(&text), tags(&plain));
         }
     }
 }
