@@ -13,7 +13,7 @@ const HOME: &str = "crates/cancellable-sleep";
 const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 
 /// The files that may make such a call, each with the call and the reason.
-const SLEEPS: [(&str, &str, &str); 21] = [
+const SLEEPS: [(&str, &str, &str); 20] = [
     (
         "agent-api/src/agent/model_call.rs",
         "timeout of pending",
