@@ -86,7 +86,7 @@ impl Task {
         effects.unwrap_or_default().lines().count()
     }
 
-    /// Kills a process of the run in the middle of a step. `before` is the number of requests before the process.
+    /// Kills a process of the run in the middle of a step. `before` is the number of requests that the model had before `run` started.
     fn kill_in(&self, step: Step, before: usize, mut run: Running) -> Ended {
         match step {
             Step::Tool("bash") => self.wait_for("effects"),

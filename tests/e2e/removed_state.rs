@@ -54,7 +54,7 @@ fn x128b_x128c_x128d_git_clean_loses_only_old_transcripts() {
     let scene = Scene::new(SCRIPT);
     let running = until_ready(run(&scene, "2.1) git clean -fdx;;"));
     let said = running.stdout();
-    // The run notices it at its next write, which can be before or after the agent's next line.
+    // The run notices the removal at its next write, which can be before or after the agent's next line.
     expect_in_order(&said, &["Removing .rlm/", "turn 2"]);
     expect_in_order(
         &said,

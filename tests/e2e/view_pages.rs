@@ -507,11 +507,12 @@ impl Follower<'_> {
 fn v5_cut_connections_lose_no_record_and_repeat_none() {
     let lines = V5_LINES.number();
     let scene = Scene::new("");
-    // The lines take long enough for all cuts.
+    // The lines take long enough for all cuts. On a busy machine, the last cuts come after the last line, so the run waits for them.
     let (cuts, step) = (V5_CUTS.number(), lines / V5_CUTS.number() / 10);
     let script = format!(
         "cat >/dev/null; echo ready; until test -e go; do sleep 0.01; done; \
-         for n in $(seq 1 {step} {lines}); do seq -f 'line %.0f.' $n $((n + {step} - 1)); sleep 0.01; done; echo finished"
+         for n in $(seq 1 {step} {lines}); do seq -f 'line %.0f.' $n $((n + {step} - 1)); sleep 0.01; done; \
+         until test -e last; do sleep 0.01; done; echo finished"
     );
     let run = [
         "run", "--once", "--prompt", PROMPT, "--", "sh", "-c", &script,
@@ -534,7 +535,7 @@ fn v5_cut_connections_lose_no_record_and_repeat_none() {
             page.take(&event);
         }
     }
-    assert!(!running.has_ended(), "all cuts happen during the run");
+    fs_err::write(scene.file("last"), "").unwrap();
     for event in browser.events(&topic) {
         page.take(&event);
         if page.html.contains("finished") {

@@ -48,7 +48,7 @@ impl ActionForm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ActionResult {
     Done(String),
-    /// The person must confirm it first: work would be lost.
+    /// The person must confirm it first: work may be lost.
     Confirm(String),
     Rejected(String),
 }
@@ -122,7 +122,7 @@ fn parse(form: &ActionForm, run: &str, limits: &[&str]) -> Result<Effect, &'stat
     }
 }
 
-/// Returns the question before an action that loses work.
+/// Returns the question before an action that may lose work.
 fn question(effect: &Effect, form: &ActionForm, row: &RunRow) -> Option<String> {
     match effect {
         // At a limit, the turn ends.
@@ -209,10 +209,12 @@ mod tests {
 
     #[test]
     fn each_action_of_the_pages_is_known() {
+        let mut found = Vec::new();
         for page in [include_str!("pages/run.rs"), include_str!("pages/inbox.rs")] {
-            let quoted = page.split("name=\"action\" value=\"").skip(1);
-            let quoted = quoted.chain(page.split("(one(\"").skip(1));
+            let starts = ["name=\"action\" value=\"", "(one(\"", "(limit(\""];
+            let quoted = starts.iter().flat_map(|start| page.split(start).skip(1));
             for action in quoted.filter_map(|it| it.split('"').next()) {
+                found.push(action);
                 let form = ActionForm {
                     action: action.into(),
                     text: "x".into(),
@@ -223,6 +225,9 @@ mod tests {
                 };
                 assert!(parse(&form, "r1", &["sleep"]).is_ok(), "{action}");
             }
+        }
+        for action in ["stop", "steer", "allow", "set", "resume-with", "fork"] {
+            assert!(found.contains(&action), "{action}: {found:?}");
         }
         let form = ActionForm::default();
         assert!(parse(&form, "r1", &[]).is_err());

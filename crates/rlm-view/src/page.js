@@ -18,10 +18,10 @@
     const fresh = element(html);
     // A part that is the same stays, so that a click is not lost between press and release.
     if (!fresh || fresh.isEqualNode(old)) return;
-    const typed = new Map([...old.querySelectorAll(FIELDS)].map((field) => [identity(field), field.value]));
+    const typed = new Map([...old.querySelectorAll(FIELDS)].map((field) => [identity(field), field]));
     for (const field of fresh.querySelectorAll(FIELDS)) {
       const before = typed.get(identity(field));
-      if (before !== undefined) field.value = before;
+      if (before) Object.assign(field, field.type === "checkbox" ? { checked: before.checked } : { value: before.value });
     }
     const focused = old.contains(document.activeElement) ? document.activeElement : null;
     const id = focused && identity(focused);
@@ -36,7 +36,7 @@
   }
 
   const TEXTS = "input:not([type=hidden]):not([type=checkbox]), textarea";
-  const FIELDS = `${TEXTS}, select`;
+  const FIELDS = `${TEXTS}, select, input[type=checkbox]`;
 
   // Identifies a control of a form, a link or a summary, also after its part was replaced.
   function identity(control) {
@@ -293,10 +293,12 @@
     }
     const { result, text } = await response.json();
     if (result === "confirm") {
-      if (await confirmed_by_person(text)) await send(form, action, true);
+      if (await ask(text, [["yes", "Yes", "danger"], ["no", "No", ""]]) === "yes") await send(form, action, true);
       return;
     }
-    toast(text, result !== "done");
+    // The result of a fork names the new run, so it stays until it is read.
+    if (result === "done" && text.includes("\n")) await ask(text, [["close", "Close", "main"]]);
+    else toast(text, result !== "done");
     // A rejected message stays in its field.
     if (result === "done") sent.forEach((value, field) => { if (field.value === value) field.value = ""; });
   }
@@ -310,24 +312,25 @@
     navigator.clipboard.writeText(text).then(() => toast("Copied.", false), () => toast("The browser refuses to copy; select the text instead.", true));
   });
 
-  function confirmed_by_person(text) {
+  // Shows a text until a person presses a button, the last one unless they choose another. Returns its value.
+  function ask(text, buttons) {
     return new Promise((resolve) => {
       const dialog = document.createElement("dialog");
       const question = document.createElement("p");
       question.textContent = text;
       const form = document.createElement("form");
       form.method = "dialog";
-      for (const [value, label, look] of [["yes", "Yes", "danger"], ["no", "No", ""]]) {
+      for (const [value, label, look] of buttons) {
         const button = document.createElement("button");
         button.value = value;
         button.textContent = label;
         button.className = look;
-        button.autofocus = value === "no";
+        button.autofocus = value === buttons.at(-1)[0];
         form.append(button);
       }
       dialog.append(question, form);
       document.body.append(dialog);
-      dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue === "yes"); });
+      dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue); });
       dialog.showModal();
     });
   }
@@ -335,6 +338,11 @@
   document.addEventListener("submit", (event) => {
     const form = event.target;
     const action = event.submitter?.value;
+    if (form.getAttribute("action") === "/new") {
+      // A second press must not start a second run. The browser reads the values of the form after this event.
+      setTimeout(() => { for (const button of form.querySelectorAll("button")) button.disabled = true; });
+      return;
+    }
     if (!form.getAttribute("action")?.endsWith("/act") || !action) return;
     event.preventDefault();
     const button = event.submitter;

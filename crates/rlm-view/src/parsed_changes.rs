@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use rlm_store::git::changes::parts_of;
+
 /// The largest number of files.
 const MAX_FILES: usize = 200;
 /// The beginnings of a note.
@@ -121,20 +123,6 @@ impl<'a> ParsedFile<'a> {
             parts: Vec::new(),
         }
     }
-}
-
-/// Splits a patch into the parts of its files.
-fn parts_of(patch: &str) -> impl Iterator<Item = &str> {
-    let mut rest = patch;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let end = rest.find("\ndiff --git ").map_or(rest.len(), |at| at + 1);
-        let (part, after) = rest.split_at(end);
-        rest = after;
-        Some(part)
-    })
 }
 
 /// Returns the lines of a part before its first hunk.

@@ -318,7 +318,7 @@ async fn rows(app: &Arc<App>) -> Result<(Vec<Arc<RunRow>>, usize), Problem> {
     .await
 }
 
-fn shown(text: String) -> Response {
+fn html_response(text: String) -> Response {
     (page_headers(), text).into_response()
 }
 
@@ -341,7 +341,7 @@ async fn runs_page(
     let command = app.runs.program().command(None);
     let main = list(&rows, &filter, &problems, &command);
     let topic = format!("list:{}", filter.query(filter.from));
-    Ok(shown(page(
+    Ok(html_response(page(
         &context,
         Place::Runs,
         "Runs",
@@ -357,7 +357,7 @@ async fn inbox_page(
 ) -> Result<Response, Problem> {
     let (rows, waiting) = rows(&app).await?;
     let main = inbox::inbox(&inbox::select(rows, now()), &context);
-    Ok(shown(page(
+    Ok(html_response(page(
         &context,
         Place::Inbox,
         "Inbox",
@@ -365,6 +365,17 @@ async fn inbox_page(
         waiting,
         &main,
     )))
+}
+
+/// Refuses a form that is not from a page of this session, or whose session may only read.
+fn expect_operator(session: &Session, context: &PageContext, secret: &str) -> Result<(), Problem> {
+    if !session.owns_form(Secret::parse(secret)) {
+        return Err(Problem::OtherSite);
+    }
+    match context.can_act() {
+        true => Ok(()),
+        false => Err(Problem::ReadOnly),
+    }
 }
 
 async fn new_run_page(
@@ -387,7 +398,7 @@ async fn new_run_form(
     let runs = Arc::clone(&app.runs);
     let (projects, agents) = blocking(move || (runs.roots(), runs.program().agents())).await?;
     let main = new_run(context, form, &projects, &agents, note.as_ref());
-    Ok(shown(page(
+    Ok(html_response(page(
         context,
         Place::NewRun,
         "New run",
@@ -403,19 +414,15 @@ async fn start_run(
     Extension(context): Extension<PageContext>,
     Form(form): Form<NewRunForm>,
 ) -> Result<Response, Problem> {
-    if !session.owns_form(Secret::parse(&form.csrf)) {
-        return Err(Problem::OtherSite);
-    }
-    if !context.can_act() {
-        return Err(Problem::ReadOnly);
-    }
+    expect_operator(&session, &context, &form.csrf)?;
     let (runs, of) = (Arc::clone(&app.runs), form.clone());
     let started = blocking(move || {
         // Only a project that the page offers: it has a run already.
-        let root = std::path::Path::new(&of.project);
-        let project = runs.project_at(root).ok_or_else(|| {
-            NewRunNote::Rejected(format!("`{}` has no run any more", root.display()))
-        })?;
+        let mut roots = runs.roots().into_iter();
+        let root = roots.find(|root| root.to_str() == Some(&of.project));
+        let project = root
+            .and_then(|root| runs.project_at(&root))
+            .ok_or_else(|| NewRunNote::Rejected(format!("`{}` has no run any more", of.project)))?;
         let (program, prompt) = (runs.program(), of.prompt());
         let (arguments, prompt) = (of.arguments(), prompt.as_deref());
         if of.action != "start" {
@@ -466,7 +473,7 @@ async fn run_page(
     let main = run(&row, &context, &terms, transcript.as_ref());
     let title = row.title.as_deref().unwrap_or(row.run.as_str());
     let topic = format!("run:{key}");
-    Ok(shown(page(
+    Ok(html_response(page(
         &context,
         Place::Other,
         title,
@@ -509,7 +516,7 @@ async fn changes_page(
     let terms = stream::terms(&app.runs, &row);
     let main = changes(&row, &terms.program, shown.as_ref());
     let title = changes::title(&row, shown.as_ref());
-    Ok(self::shown(page(
+    Ok(html_response(page(
         &context,
         Place::Other,
         &title,
@@ -584,7 +591,7 @@ async fn report_page(
         },
     };
     let title = format!("Report of {}", row.run);
-    Ok(shown(page(
+    Ok(html_response(page(
         &context,
         Place::Other,
         &title,
@@ -618,7 +625,7 @@ async fn figures_page(
         }
     };
     let title = format!("Time and cost of {}", row.run);
-    Ok(shown(page(
+    Ok(html_response(page(
         &context,
         Place::Other,
         &title,
@@ -636,12 +643,7 @@ async fn act(
     headers: HeaderMap,
     Form(form): Form<ActionForm>,
 ) -> Result<Response, Problem> {
-    if !session.owns_form(Secret::parse(&form.csrf)) {
-        return Err(Problem::OtherSite);
-    }
-    if !context.can_act() {
-        return Err(Problem::ReadOnly);
-    }
+    expect_operator(&session, &context, &form.csrf)?;
     let row = app.runs.row(&key).ok_or(Problem::NotFound)?;
     let project = app.runs.project(&row).ok_or(Problem::NotFound)?;
     let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
@@ -660,6 +662,10 @@ async fn act(
         ));
     }
     let main = match &result {
+        // The result of a fork names the new run.
+        ActionResult::Done(text) if text.contains('\n') => {
+            html! { pre { "\n" (text) } p { a href={ "/runs/" (key) } { "Back to the run" } } }
+        }
         ActionResult::Done(_) => {
             let headers = [(LOCATION, format!("/runs/{key}"))];
             return Ok((StatusCode::SEE_OTHER, headers).into_response());
@@ -678,7 +684,7 @@ async fn act(
             p { a href={ "/runs/" (key) } { "Back to the run" } }
         },
     };
-    Ok(shown(page(
+    Ok(html_response(page(
         &context,
         Place::Other,
         row.run.as_str(),
@@ -703,12 +709,7 @@ async fn export_copy(
     Path(key): Path<String>,
     Form(form): Form<ExportForm>,
 ) -> Result<Response, Problem> {
-    if !session.owns_form(Secret::parse(&form.csrf)) {
-        return Err(Problem::OtherSite);
-    }
-    if !context.can_act() {
-        return Err(Problem::ReadOnly);
-    }
+    expect_operator(&session, &context, &form.csrf)?;
     let row = app.runs.row(&key).ok_or(Problem::NotFound)?;
     let project = app.runs.project(&row).ok_or(Problem::NotFound)?;
     let busy = |_| Problem::Failed("Other exports are running; try again when they end.".into());
@@ -747,7 +748,7 @@ async fn export_copy(
                 p class="warn" { (why) }
                 p { a href={ "/runs/" (key) } { "Back to the run" } }
             };
-            Ok(shown(page(
+            Ok(html_response(page(
                 &context,
                 Place::Other,
                 row.run.as_str(),

@@ -128,7 +128,13 @@ fn expected_size(history: &History) -> usize {
 fn part_size(part: &AssistantPart) -> usize {
     match part {
         AssistantPart::Text(text) => text.text.len(),
-        AssistantPart::Thinking(thinking) => thinking.text.len(),
+        AssistantPart::Thinking(thinking) => match &thinking.proof {
+            ThinkingProof::Encrypted { content, .. } => content.len(),
+            ThinkingProof::Signature(proof) | ThinkingProof::Redacted(proof) => {
+                thinking.text.len() + proof.len()
+            }
+            ThinkingProof::None => thinking.text.len(),
+        },
         AssistantPart::ToolCall(call) => match &call.arguments {
             Arguments::Object(object) => object.as_str().len(),
             Arguments::Invalid { raw, .. } => raw.len(),

@@ -295,7 +295,7 @@ fn select(files: &mut [FileChange], patch: &str) -> String {
 }
 
 /// Splits a patch into the parts of its files.
-fn parts_of(patch: &str) -> impl Iterator<Item = &str> {
+pub fn parts_of(patch: &str) -> impl Iterator<Item = &str> {
     let starts = memchr::memmem::find_iter(patch.as_bytes(), "\ndiff --git ").map(|at| at + 1);
     let starts: Vec<usize> = std::iter::once(0).chain(starts).collect();
     let ends: Vec<usize> = { starts.iter().skip(1).copied() }

@@ -103,7 +103,7 @@ pub(crate) fn new_run(
                     None => {}
                 }
                 div class="actions" {
-                    // The first button is what Enter in a field presses.
+                    // Enter in a field presses the first button.
                     button name="action" value="show" { "Show the command" }
                     button class="main" name="action" value="start" { "Start the run" }
                 }
@@ -116,9 +116,9 @@ fn project_field(form: &NewRunForm, projects: &[PathBuf]) -> Markup {
     html! {
         label for="project" { "Project" }
         select id="project" name="project" {
-            @for project in projects {
-                @let root = project.to_string_lossy();
-                option value=(root) selected[*root == form.project] { (root) }
+            // A form can send only text, so a path of other bytes needs the command line.
+            @for root in projects.iter().filter_map(|project| project.to_str()) {
+                option value=(root) selected[root == form.project] { (root) }
             }
         }
     }

@@ -372,7 +372,7 @@ fn more(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Markup {
                     (secret_field(context))
                     label { input type="checkbox" name="dirty" value="yes"; " with uncommitted changes" }
                     button title=[command_of("export", row, terms)] { "Download a copy" }
-                    span class="sub" { "It has everything that the state has, also values of variables for agents: keep it private." }
+                    span class="sub" { "The archive contains the whole state of the run, including environment variables with secrets: keep it private." }
                 }
             }
         }
