@@ -18,7 +18,7 @@ const STAGES: [(&str, Stage); 10] = [
     ("lint", |workspace| {
         lint::run(workspace, &lint::Arguments::of_built_tests())
     }),
-    ("docs", docs::texts),
+    ("docs", docs::check_texts),
     ("doctests", test::doctests_built),
     ("snapshots", snapshots::stage),
     ("features", |_| features::usual()),

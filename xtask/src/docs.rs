@@ -24,12 +24,12 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
         true => Tally::passed(1),
         false => Tally::failed("docs: warnings"),
     };
-    tally += texts(workspace);
+    tally += check_texts(workspace);
     tally
 }
 
-/// Checks what needs no compiler: the stage `doctests` builds the documentation of the libraries.
-pub(crate) fn texts(workspace: &Workspace) -> Tally {
+/// Checks the texts without a compiler. The stage `doctests` builds the documentation of the libraries.
+pub(crate) fn check_texts(workspace: &Workspace) -> Tally {
     let mut tally = judge("examples of the READMEs", unread(workspace));
     tally += judge("links", links::broken(&workspace.root));
     tally += judge("names", names::unknown(&workspace.root));

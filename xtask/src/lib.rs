@@ -1,7 +1,7 @@
 //! Maintainers' commands, from `cargo xtask ci` to `cargo xtask release`. See `README.md`.
 //!
-//! It is a library, so that a command of cargo for libraries selects the same features of their dependencies as a command for everything: otherwise
-//! cargo compiles these dependencies twice.
+//! xtask is a library, so that `cargo test --doc` and `cargo build --tests` select the same features of the dependencies. Otherwise cargo compiles them
+//! twice.
 #![expect(
     clippy::print_stdout,
     reason = "the output is the purpose of this program for maintainers"
@@ -135,7 +135,7 @@ enum Command {
 /// Runs the command of the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    if let Some(code) = rustdoc::stand_in() {
+    if let Some(code) = rustdoc::run_if_stand_in() {
         return code;
     }
     let arguments = Arguments::parse();

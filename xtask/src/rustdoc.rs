@@ -4,11 +4,12 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::command;
 
-/// The variable with the real rustdoc. It exists only in a process that is a stand-in.
+/// The variable with the real rustdoc. Cargo and its stand-ins have it.
 const REAL: &str = "XTASK_RUSTDOC";
 /// The directory of the documentation, which nobody reads.
 const DIRECTORY: &str = "XTASK_RUSTDOC_DIRECTORY";
@@ -27,27 +28,32 @@ const FOR_TESTS: [(&str, bool); 7] = [
 /// Makes cargo start this program as its rustdoc.
 pub(crate) fn also_document(cargo: &mut Command, directory: &OsStr) -> Result<(), String> {
     let this = env::current_exe().map_err(|error| format!("can't find this program: {error}"))?;
-    let real = env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into());
+    let sysroot = command::run("rustc", &["--print", "sysroot"], command::Show::Never);
+    let real = Path::new(sysroot.stdout.trim()).join("bin/rustdoc");
     cargo.env("RUSTDOC", this).env(REAL, real);
     cargo.env(DIRECTORY, directory);
     Ok(())
 }
 
 /// Does the work of rustdoc if cargo started this process for it.
-pub(crate) fn stand_in() -> Option<ExitCode> {
+pub(crate) fn run_if_stand_in() -> Option<ExitCode> {
     let real = env::var_os(REAL)?;
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let directory = env::var_os(DIRECTORY).unwrap_or_default();
-    let documentation = documentation(&arguments).map(|arguments| {
+    let rustdoc = || {
         let mut rustdoc = Command::new(&real);
+        rustdoc.env_remove(REAL).env_remove(DIRECTORY);
+        rustdoc
+    };
+    let documentation = documentation(&arguments).map(|arguments| {
+        let mut rustdoc = rustdoc();
         rustdoc.args(arguments);
         // Private items have links too. rustdoc still reports a public page that links to a private item.
         rustdoc.args(["--document-private-items", "-Dwarnings", "--out-dir"]);
         rustdoc.arg(&directory);
         std::thread::spawn(move || command::finish(&mut rustdoc, command::Show::Never))
     });
-    let mut rustdoc = Command::new(&real);
-    let tests = rustdoc.args(&arguments).status();
+    let tests = rustdoc().args(&arguments).status();
     let mut success = tests.is_ok_and(|status| status.success());
     if let Some(ended) = documentation.map(|it| it.join().expect("a command does not panic")) {
         success &= ended.success;

@@ -148,15 +148,16 @@ fn build_examples(variables: &[Variable]) -> Tally {
 pub(crate) fn doctests_built(workspace: &Workspace) -> Tally {
     let mut test = doctest_command(&clippy::variables_of_built_tests());
     let directory = workspace.root.join("target/xtask-doc");
+    let what = "the doctests and the documentation";
     match rustdoc::also_document(&mut test, directory.as_os_str()) {
-        Ok(()) => ended_doctests(&mut test, Show::OnFailure),
+        Ok(()) => ended_doctests(&mut test, Show::OnFailure, what),
         Err(error) => Tally::failed(format!("doctests: {error}")),
     }
 }
 
 /// Runs the examples of the documentation and of the READMEs.
 fn doctests(show: Show) -> Tally {
-    ended_doctests(&mut doctest_command(&[]), show)
+    ended_doctests(&mut doctest_command(&[]), show, "the doctests")
 }
 
 fn doctest_command(variables: &[Variable]) -> Command {
@@ -165,9 +166,9 @@ fn doctest_command(variables: &[Variable]) -> Command {
     test
 }
 
-fn ended_doctests(test: &mut Command, show: Show) -> Tally {
+fn ended_doctests(test: &mut Command, show: Show, what: &str) -> Tally {
     let ended = command::finish(test, show);
-    counted(Tally::of_libtest(&ended.output), &ended, "the doctests")
+    counted(Tally::of_libtest(&ended.output), &ended, what)
 }
 
 fn cargo(arguments: &[&str]) -> Command {
@@ -230,7 +231,9 @@ fn skip(tally: &mut Tally, mut skips: Vec<String>) {
 fn counted(tally: Option<Tally>, ended: &Ended, what: &str) -> Tally {
     let mut tally = tally.unwrap_or_default();
     if !ended.success && !tally.is_red() {
-        tally += Tally::failed(format!("test: {what} did not run to the end"));
+        tally += Tally::failed(format!(
+            "test: {what} ended with an error that is no failed test"
+        ));
     }
     if ended.success && tally.passed == 0 {
         tally += Tally::failed(format!("test: {what}: none ran"));
