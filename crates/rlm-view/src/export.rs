@@ -342,10 +342,13 @@ mod tests {
         }
     }
 
-    /// Returns the bytes of an archive, or the kind of its error.
+    /// Returns the number of bytes of an archive, or its error.
     async fn all(archive: Body) -> Result<usize, String> {
-        let bytes = axum::body::to_bytes(archive, usize::MAX).await;
-        bytes.map(|it| it.len()).map_err(|e| e.to_string())
+        let bytes = axum::body::to_bytes(archive, 64 << 20).await;
+        let result = bytes.map(|it| it.len()).map_err(|e| e.to_string());
+        // An archive without end is not an error of the archive.
+        assert!(result != Err("length limit exceeded".into()), "no end");
+        result
     }
 
     #[tokio::test]
