@@ -126,6 +126,31 @@ fn limit_is_set_and_a_command_is_copied_in_a_browser() {
 
 #[test]
 #[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn v2_run_is_started_in_a_browser_and_a_second_press_does_nothing() {
+    let scene = Scene::new("print ready");
+    let settings = format!("sleep = 0\ncommand = {:?}\n", scene.agent.argv());
+    fs_err::write(scene.file("rlm.toml"), settings).unwrap();
+    scene.run(&["-n", "1"]).run(LONG).expect_code(0);
+    let (browser, chromium) = open(&scene);
+    chromium.open(&format!("http://{}/new", browser.host));
+    chromium.type_into("#prompt", "the task of the page");
+    chromium.type_into("#iterations", "1");
+    fs_err::write(picture("new"), chromium.screenshot()).unwrap();
+    // The next press comes after the events of the first one.
+    let press = "const done = arguments[0], start = document.querySelector('form.new button[value=start]'); \
+                 start.click(); setTimeout(() => done(start.disabled));";
+    assert_eq!(chromium.script_async(press), true);
+    chromium.sees("#run-head", "the task of the page");
+    wait_for("the end of the run", LONG, || {
+        let runs = scene.statuses();
+        let ended = runs.iter().filter(|it| it["iterations_complete"] == 1);
+        (ended.count() == 2).then_some(())
+    });
+    expect_no_errors(&chromium);
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
 fn v3_permission_request_is_allowed_in_the_inbox_of_a_browser() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch made\nturn");
     let mut running = scene.claude(&["--once", "--permissions", "ask"]).spawn();

@@ -297,7 +297,7 @@
       return;
     }
     // The result of a fork names the new run, so it stays until it is read.
-    if (result === "done" && text.includes("\n")) await ask(text, [["close", "Close", "main"]]);
+    if (result === "done" && action === "fork") await ask(text, [["close", "Close", "main"]]);
     else toast(text, result !== "done");
     // A rejected message stays in its field.
     if (result === "done") sent.forEach((value, field) => { if (field.value === value) field.value = ""; });

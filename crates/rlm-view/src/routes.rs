@@ -663,7 +663,7 @@ async fn act(
     }
     let main = match &result {
         // The result of a fork names the new run.
-        ActionResult::Done(text) if text.contains('\n') => {
+        ActionResult::Done(text) if form.action == "fork" => {
             html! { pre { "\n" (text) } p { a href={ "/runs/" (key) } { "Back to the run" } } }
         }
         ActionResult::Done(_) => {
