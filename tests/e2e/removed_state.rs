@@ -9,6 +9,9 @@ use crate::scene::{PROMPT, Scene, crash, events, expect_in_order, says, until_re
 /// The agent prints the number of its start; the third start hangs.
 const SCRIPT: &str = "print turn {start}\n@3 print ready\n@3 hang";
 
+/// Replaces the state by a file, so that it can't be written again. `rlm` can write it again between the two commands, and then they are repeated.
+const REPLACE: &str = "until test -f .rlm; do rm -rf .rlm; touch .rlm; done";
+
 /// Prepares `rlm run -n 4` with an agent that first performs the action of this turn.
 fn run<'a>(scene: &'a Scene, deeds: &str) -> Rlm<'a> {
     let deeds = format!("case $RLM_ITERATION.$RLM_ATTEMPT in {deeds} esac; exec \"$0\" \"$@\"");
@@ -170,11 +173,13 @@ fn x128b_removal_by_a_required_check_is_repaired_and_later_checks_run() {
 #[test]
 fn x128e_hanging_heartbeat_does_not_delay_the_end() {
     let scene = Scene::new(SCRIPT);
-    let deeds = "1.1) while ! test -e go; do sleep 0.02; done;; 2.1) while ! test -e end; do sleep 0.02; done; rm -rf .rlm; touch .rlm;;";
+    let deeds = format!(
+        "1.1) while ! test -e go; do sleep 0.02; done;; 2.1) while ! test -e end; do sleep 0.02; done; {REPLACE};;"
+    );
     let pulse = scene.file("pulse");
     fs_err::create_dir(&pulse).unwrap();
     fs_err::write(scene.file("rlm.toml"), "heartbeat = \"pulse/beat\"\n").unwrap();
-    let mut running = run(&scene, deeds).spawn();
+    let mut running = run(&scene, &deeds).spawn();
     scene.wait_for_file("pulse/beat");
     let filter = ["-P", pulse.to_str().unwrap()];
     let Some(strace) = slow_calls(&running, "renameat,renameat2", &filter, 600) else {
@@ -199,7 +204,7 @@ fn x128e_hanging_heartbeat_does_not_delay_the_end() {
 #[test]
 fn x128e_unrepairable_state_ends_the_run_with_a_message() {
     let scene = Scene::new(SCRIPT);
-    let ended = run(&scene, "2.1) rm -rf .rlm; touch .rlm;;")
+    let ended = run(&scene, &format!("2.1) {REPLACE};;"))
         .run(LONG)
         .expect_code(1);
     for words in ["was deleted during the run", "start a new run"] {
