@@ -8,7 +8,6 @@ use rustix::process::Signal;
 
 use super::real::RealAgent;
 use super::scene::{BOUND, Check, Elapsed, LiveScene, RUN, expect, say};
-use crate::model::Outcome;
 use crate::{poll_until, wait_for};
 
 /// The checks by the program of the agent, and by name.
@@ -86,8 +85,7 @@ fn interrupted(rlm: &Path, agent: &Path) -> String {
     terminal.send("/interrupt\r");
     terminal.sees("interrupted", RUN);
     let took = Elapsed::since(pressed);
-    let gone = || (scene.requests()[0].outcome == Some(Outcome::ClientGone)).then_some(());
-    wait_for("the end of the stream", RUN, gone);
+    scene.until_first_request_is_dropped();
     say(&terminal, "Now briefly. [[text I am brief.]]");
     running.wait(RUN).expect_code(0);
     let requests = scene.requests();
@@ -182,7 +180,7 @@ fn steered_in_text(rlm: &Path, agent: &Path) -> String {
     running.wait(RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
-    assert_eq!(requests[0].outcome, Some(Outcome::ClientGone));
+    scene.until_first_request_is_dropped();
     expect(&requests[1], &["Write slowly.", "Stop that."]);
     let shown = terminal.scrolled();
     assert!(shown.contains("I turned."), "{shown}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fs_err as fs;
 
 use super::real::RealAgent;
-use crate::model::{FakeModel, Request};
+use crate::model::{FakeModel, Outcome, Request};
 use crate::{Process, Rlm, Running, Sandbox, Terminal, wait_for};
 
 /// A check, which panics, or returns its findings.
@@ -193,6 +193,13 @@ impl<'a> LiveScene<'a> {
     pub(super) fn until_requests(&self, count: usize) {
         let what = format_args!("request {count}");
         wait_for(what, RUN, || (self.requests().len() >= count).then_some(()));
+    }
+
+    /// Waits until the server notices that the agent dropped its first request; a server notices that at its next write.
+    #[track_caller]
+    pub(super) fn until_first_request_is_dropped(&self) {
+        let dropped = || (self.requests()[0].outcome == Some(Outcome::ClientGone)).then_some(());
+        wait_for("the end of the first request", RUN, dropped);
     }
 
     /// Returns the lines that the CLI wrote, in order.

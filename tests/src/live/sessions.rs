@@ -8,7 +8,6 @@ use fs_err as fs;
 use rustix::process::Signal;
 
 use super::scene::{BOUND, Check, Elapsed, LiveScene, RUN, expect};
-use crate::model::Outcome;
 use crate::{Ended, wait_for};
 
 /// The checks by name.
@@ -32,7 +31,7 @@ fn at_once(rlm: &Path, agent: &Path) -> String {
     running.wait(RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
-    assert_eq!(requests[0].outcome, Some(Outcome::ClientGone));
+    scene.until_first_request_is_dropped();
     assert_eq!(requests[0].session, requests[1].session);
     let words = ["Write slowly.", "tok0 tok1", "Stop that."];
     expect(&requests[1], &words);

@@ -7,7 +7,6 @@ use fs_err as fs;
 use crate::live::real::RealAgent;
 use crate::live::scene::ACP_RUN;
 use crate::live::scene::{Elapsed, LiveScene, expect, holds, say};
-use crate::model::Outcome;
 use crate::poll_until;
 
 const ALL: [&str; 3] = ["--once", "--permissions", "all"];
@@ -46,7 +45,7 @@ pub(in crate::live) fn interrupted(scene: &LiveScene) -> String {
     terminal.send("/interrupt\r");
     terminal.sees("interrupted", ACP_RUN);
     let waits = Elapsed::since(pressed);
-    assert_eq!(scene.requests()[0].outcome, Some(Outcome::ClientGone));
+    scene.until_first_request_is_dropped();
     say(&terminal, "Now briefly. [[text I am brief.]]");
     running.wait(ACP_RUN).expect_code(0);
     let requests = scene.requests();
@@ -94,7 +93,7 @@ pub(in crate::live) fn at_once(scene: &LiveScene) -> String {
     running.wait(ACP_RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
-    assert_eq!(requests[0].outcome, Some(Outcome::ClientGone));
+    scene.until_first_request_is_dropped();
     expect(&requests[1], &["Stop that."]);
     format!("it was answered after {took}")
 }
