@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::process::Child;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -84,7 +85,7 @@ pub(crate) async fn start(
             errno,
             in_directory,
         }))) => {
-            line.reap().await;
+            line.process.ended().await;
             return Err(Failure::NotSpawned {
                 source: io::Error::from_raw_os_error(errno),
                 in_directory,
@@ -113,14 +114,68 @@ pub(crate) async fn start(
     let guard = line.guard;
     let lost = LostGuard { guard, main };
     tokio::spawn(follow_guard(
-        line.child, lost, socket, line.inbox, sender, give_up, marker,
+        line.process,
+        lost,
+        socket,
+        line.inbox,
+        sender,
+        give_up,
+        marker,
     ));
     Ok(keeper)
 }
 
+/// The process of a guard, which is no orphan until it is reaped. If it is dropped before, a task waits for its end.
+struct GuardProcess {
+    pid: u32,
+    /// `None` once it is reaped.
+    child: Option<Child>,
+}
+
+impl GuardProcess {
+    fn new(child: Child) -> Self {
+        Self {
+            pid: child.id().unwrap_or(0),
+            child: Some(child),
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _killed_or_gone = child.start_kill();
+        }
+    }
+
+    /// Waits for the end of the guard, for at most [`times::GUARD_EXIT`]. Returns whether it has ended.
+    async fn ended(&mut self) -> bool {
+        let Some(child) = &mut self.child else {
+            return true;
+        };
+        let ended = timeout(times::GUARD_EXIT, child.wait()).await;
+        if matches!(ended, Ok(Ok(_))) {
+            self.child = None;
+            orphans::guard_is_reaped(self.pid);
+        }
+        self.child.is_none()
+    }
+}
+
+impl Drop for GuardProcess {
+    fn drop(&mut self) {
+        let pid = self.pid;
+        if let (Some(mut child), Ok(runtime)) = (self.child.take(), Handle::try_current()) {
+            runtime.spawn(async move {
+                if child.wait().await.is_ok() {
+                    orphans::guard_is_reaped(pid);
+                }
+            });
+        }
+    }
+}
+
 /// A guard that has sent its hello.
 struct GuardConnection {
-    child: Child,
+    process: GuardProcess,
     socket: UnixStream,
     inbox: Inbox,
     guard: ProcessId,
@@ -129,11 +184,6 @@ struct GuardConnection {
 impl GuardConnection {
     async fn next(&mut self) -> io::Result<Option<GuardMessage>> {
         next(&self.socket, &mut self.inbox).await
-    }
-
-    /// Reaps a guard that ends by itself, so that it leaves no zombie.
-    async fn reap(&mut self) {
-        let _reaped_or_late = timeout(times::GUARD_EXIT, self.child.wait()).await;
     }
 }
 
@@ -146,11 +196,13 @@ async fn start_until_hello(
 ) -> Result<GuardConnection, Failure> {
     let failed = |what: String| Failure::of_guard(path, what);
     for _ in 0..TRIES {
-        let (child, socket) = spawn_guard(path, marker).map_err(Failure::Other)?;
-        let pid = child.id().unwrap_or(0);
-        let guard = ProcessId { pid, start_time: 0 };
+        let (process, socket) = spawn_guard(path, marker).map_err(Failure::Other)?;
+        let guard = ProcessId {
+            pid: process.pid,
+            start_time: 0,
+        };
         let mut line = GuardConnection {
-            child,
+            process,
             socket,
             inbox: Inbox::default(),
             guard,
@@ -172,7 +224,7 @@ async fn start_until_hello(
                 refused: Some(reason),
                 ..
             }))) => {
-                line.reap().await;
+                line.process.ended().await;
                 return Err(Failure::Refused(reason));
             }
             Ok(Ok(Some(GuardMessage::Hello { start_time, .. }))) => {
@@ -180,10 +232,10 @@ async fn start_until_hello(
                 return Ok(line);
             }
             Ok(Ok(Some(_))) => return Err(failed("sent no hello".to_owned())),
-            Ok(_) => line.reap().await,
+            Ok(_) => drop(line.process.ended().await),
             Err(_) => {
                 // A guard would end when its socket closes. But the started program is perhaps no guard and never reads, so kill it.
-                let _gone = line.child.start_kill();
+                line.process.kill();
                 return Err(Failure::late_guard(path, "did not answer"));
             }
         }
@@ -192,7 +244,7 @@ async fn start_until_hello(
 }
 
 /// Starts the guard without `pre_exec`. Then the standard library uses `posix_spawn`, whose cost does not grow with the memory of the host.
-fn spawn_guard(path: &Path, marker: &Marker) -> Result<(Child, UnixStream), Error> {
+fn spawn_guard(path: &Path, marker: &Marker) -> Result<(GuardProcess, UnixStream), Error> {
     let no_socket = |source| Error::from(Kind::Pipe { source });
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(no_socket)?;
     ours.set_nonblocking(true).map_err(no_socket)?;
@@ -213,7 +265,8 @@ fn spawn_guard(path: &Path, marker: &Marker) -> Result<(Child, UnixStream), Erro
         }
     };
     let child = orphans::starting_guard(|| command.spawn(), Child::id).map_err(failed)?;
-    Ok((child, UnixStream::from_std(ours).map_err(no_socket)?))
+    let process = GuardProcess::new(child);
+    Ok((process, UnixStream::from_std(ours).map_err(no_socket)?))
 }
 
 /// Sends the frame; the descriptors go with its first bytes.
@@ -265,7 +318,7 @@ async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<Guard
 
 /// Follows one guard to its end and reaps it. If the guard ended without a last message, sweeps by the marker.
 async fn follow_guard(
-    mut child: Child,
+    mut process: GuardProcess,
     lost: LostGuard,
     socket: Arc<UnixStream>,
     mut inbox: Inbox,
@@ -300,12 +353,11 @@ async fn follow_guard(
     }
     let orderly = final_report.is_some();
     // Wait for the end of the guard before publishing its result, so that the descriptors that it held are closed by then.
-    if !orderly || timeout(times::GUARD_EXIT, child.wait()).await.is_err() {
-        let _gone = child.start_kill();
-        let _reaped = timeout(times::GUARD_EXIT, child.wait()).await;
+    if !orderly || !process.ended().await {
+        process.kill();
+        process.ended().await;
     }
-    if child.id().is_none() {
-        orphans::guard_is_reaped(lost.guard.pid);
+    if process.child.is_none() {
         orphans::reap_orphans();
     }
     let aftermath = match final_report {
@@ -344,5 +396,31 @@ async fn sweep_for(lost: LostGuard, marker: Marker) -> TreeEnd {
         killed: true,
         guard_lost: true,
         ..TreeEnd::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn expect_no_guard() {
+        let left = async {
+            while orphans::guards() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let reaped = timeout(10 * times::GUARD_EXIT, left).await;
+        reaped.expect("all guards are reaped and forgotten");
+    }
+
+    #[tokio::test]
+    async fn guard_that_fails_to_start_is_forgotten_when_it_is_reaped() {
+        let ends_at_once = Path::new("/bin/true");
+        let marker = Marker::random();
+        let started = start_until_hello(ends_at_once, &marker, None, &[]).await;
+        assert!(started.is_err());
+        expect_no_guard().await;
+        drop(spawn_guard(ends_at_once, &marker).unwrap());
+        expect_no_guard().await;
     }
 }

@@ -100,6 +100,12 @@ pub(crate) fn guard_is_reaped(pid: u32) {
     children().guards.remove(&pid);
 }
 
+/// Returns the number of guards that are not reaped.
+#[cfg(test)]
+pub(crate) fn guards() -> usize {
+    children().guards.len()
+}
+
 /// Returns the current time in the unit and clock of the start times in `/proc`.
 fn now() -> u64 {
     // `/proc` has the start time of a new thread in the same clock.
