@@ -20,8 +20,10 @@ const MAX_QUEUED: u32 = 4 << 20;
 const AHEAD_STDERR: u32 = 2 << 20;
 /// The memory cost of a queued piece besides its bytes.
 const OVERHEAD: usize = 128;
-/// The number of bytes to read from a pipe at once.
-const READ: usize = 256 << 10;
+/// The number of bytes to read from a pipe at once, if the last read filled its buffer.
+const LARGE_READ: usize = 256 << 10;
+/// The number of bytes to read at once otherwise: most programs write little, and a large buffer for each costs more than their start.
+const SMALL_READ: usize = 4 << 10;
 
 /// The stream that a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,6 +135,7 @@ impl Outputs {
                 stream,
                 pipe,
                 lines: Lines::new(max_line),
+                next_read: SMALL_READ,
                 room,
                 waits: stream == Stream::Stdout || stderr_waits,
                 sender,
@@ -204,6 +207,8 @@ struct Reader {
     stream: Stream,
     pipe: Receiver,
     lines: Lines,
+    /// The number of bytes to ask for at the next read.
+    next_read: usize,
     room: Arc<Semaphore>,
     /// Whether the program waits while there is no room. Otherwise lines are left out.
     waits: bool,
@@ -247,9 +252,13 @@ impl Reader {
     /// Reads the available bytes as soon as there are any. Cancel safe.
     async fn read(&mut self) -> io::Result<usize> {
         let buffer = self.lines.buffer();
-        buffer.reserve(READ);
+        buffer.reserve(self.next_read);
         // If the pipe returns fewer bytes than there is room for, it is empty, so no second read is needed.
         let read = self.pipe.read_buf(buffer).await?;
+        self.next_read = match read {
+            SMALL_READ.. => LARGE_READ,
+            _ => SMALL_READ,
+        };
         self.record_tail(read);
         Ok(read)
     }
@@ -268,7 +277,7 @@ impl Reader {
         let mut left = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         while left > 0 {
             let buffer = self.lines.buffer();
-            buffer.reserve(READ);
+            buffer.reserve(LARGE_READ);
             let Ok(read @ 1..) = self.pipe.try_read_buf(buffer) else {
                 break;
             };
