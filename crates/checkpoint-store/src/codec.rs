@@ -119,7 +119,7 @@ pub(crate) fn pack(raw: Vec<u8>, effort: CompressionEffort) -> (u8, Vec<u8>) {
     (0, raw)
 }
 
-/// A compression context that is reused for the next frame, because making one costs more than compressing a small frame. There is one for each
+/// A context of the compression library that is reused for the next frame, because making one costs more than a small frame. There is one for each
 /// process, not for each thread: a writer moves between the threads of a pool, and each thread would retain up to 1 MB.
 #[cfg(feature = "zstd")]
 struct ContextPool<C>(Mutex<Option<C>>);
@@ -131,17 +131,14 @@ static UNPACKER: ContextPool<zstd::bulk::Decompressor<'static>> = ContextPool(Mu
 
 #[cfg(feature = "zstd")]
 impl<C> ContextPool<C> {
-    /// Calls `work` with the stored context, or with a new one while another thread uses the stored one.
-    fn with<R>(
-        &self,
-        make: impl FnOnce() -> io::Result<C>,
-        work: impl FnOnce(&mut C) -> io::Result<R>,
-    ) -> io::Result<R> {
+    /// Takes the stored context, or makes one while another thread uses the stored one.
+    fn take(&self, make: impl FnOnce() -> io::Result<C>) -> io::Result<C> {
         let kept = self.lock().take();
-        let mut context = kept.map_or_else(make, Ok)?;
-        let done = work(&mut context);
+        kept.map_or_else(make, Ok)
+    }
+
+    fn put_back(&self, context: C) {
         *self.lock() = Some(context);
-        done
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<C>> {
@@ -155,38 +152,88 @@ fn deflate(raw: &[u8], effort: CompressionEffort) -> Option<Vec<u8>> {
         return zstd::bulk::compress(raw, PHASE_LEVEL).ok();
     }
     let make = || zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL);
-    PACKER.with(make, |packer| packer.compress(raw)).ok()
+    let mut packer = PACKER.take(make).ok()?;
+    let stored = packer.compress(raw).ok();
+    PACKER.put_back(packer);
+    stored
 }
 
-/// Reverses [`pack`]; `offset` is the place of the frame, for the fault.
+/// Reverses [`pack`] for one frame; `offset` is the place of the frame, for the fault.
 pub(crate) fn unpack(
     flags: u8,
     stored: &[u8],
     raw_len: u32,
     offset: usize,
 ) -> Result<Vec<u8>, FrameFault> {
-    let raw = match flags & 0x7f {
-        0 => stored.to_vec(),
-        ZSTD => inflate(stored, raw_len as usize, offset)?,
-        // The checksum is right, so this is a newer format and not damage.
-        found => return Err(FrameFault::NewerPacking { found }),
-    };
-    if raw.len() == raw_len as usize {
-        Ok(raw)
-    } else {
-        Err(damaged(offset, "the frame's payload has a wrong length"))
+    Unpacker::default().unpack(flags, stored, raw_len, offset)
+}
+
+/// Reverses [`pack`] for many frames. It takes one context at the first compressed frame, and gives it back when it is dropped.
+#[derive(Default)]
+pub(crate) struct Unpacker {
+    #[cfg(feature = "zstd")]
+    context: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl Unpacker {
+    /// See [`unpack`].
+    pub(crate) fn unpack(
+        &mut self,
+        flags: u8,
+        stored: &[u8],
+        raw_len: u32,
+        offset: usize,
+    ) -> Result<Vec<u8>, FrameFault> {
+        let raw = match flags & 0x7f {
+            0 => stored.to_vec(),
+            ZSTD => self.inflate(stored, raw_len as usize, offset)?,
+            // The checksum is right, so this is a newer format and not damage.
+            found => return Err(FrameFault::NewerPacking { found }),
+        };
+        if raw.len() == raw_len as usize {
+            Ok(raw)
+        } else {
+            Err(damaged(offset, "the frame's payload has a wrong length"))
+        }
+    }
+
+    #[cfg(feature = "zstd")]
+    fn inflate(
+        &mut self,
+        stored: &[u8],
+        raw_len: usize,
+        offset: usize,
+    ) -> Result<Vec<u8>, FrameFault> {
+        let inflated = match raw_len <= AT_ONCE {
+            true => self
+                .context()
+                .and_then(|context| context.decompress(stored, raw_len)),
+            false => inflate_growing(stored, raw_len),
+        };
+        inflated.map_err(|_| damaged(offset, "the frame's payload cannot be decompressed"))
+    }
+
+    #[cfg(feature = "zstd")]
+    fn context(&mut self) -> io::Result<&mut zstd::bulk::Decompressor<'static>> {
+        if self.context.is_none() {
+            self.context = Some(UNPACKER.take(zstd::bulk::Decompressor::new)?);
+        }
+        Ok(self.context.as_mut().expect("it was just stored"))
+    }
+
+    #[cfg(not(feature = "zstd"))]
+    fn inflate(&mut self, _: &[u8], _: usize, _: usize) -> Result<Vec<u8>, FrameFault> {
+        Err(FrameFault::NoZstd)
     }
 }
 
 #[cfg(feature = "zstd")]
-fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, FrameFault> {
-    let inflated = match raw_len <= AT_ONCE {
-        true => UNPACKER.with(zstd::bulk::Decompressor::new, |unpacker| {
-            unpacker.decompress(stored, raw_len)
-        }),
-        false => inflate_growing(stored, raw_len),
-    };
-    inflated.map_err(|_| damaged(offset, "the frame's payload cannot be decompressed"))
+impl Drop for Unpacker {
+    fn drop(&mut self) {
+        if let Some(context) = self.context.take() {
+            UNPACKER.put_back(context);
+        }
+    }
 }
 
 /// Unpacks at most one byte more than `raw_len`, so that the caller notices a payload that is too long.
@@ -196,11 +243,6 @@ fn inflate_growing(stored: &[u8], raw_len: usize) -> io::Result<Vec<u8>> {
     let decoder = zstd::stream::read::Decoder::with_buffer(stored)?;
     decoder.take(raw_len as u64 + 1).read_to_end(&mut raw)?;
     Ok(raw)
-}
-
-#[cfg(not(feature = "zstd"))]
-fn inflate(_: &[u8], _: usize, _: usize) -> Result<Vec<u8>, FrameFault> {
-    Err(FrameFault::NoZstd)
 }
 
 #[cfg(test)]

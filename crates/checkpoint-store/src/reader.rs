@@ -29,7 +29,7 @@ const MAX_READS: usize = 4;
 /// [`is_not_found`](Error::is_not_found) if there is no directory,
 /// [`is_corrupt`](Error::is_corrupt) if there are files but no valid state,
 /// [`is_unsupported_version`](Error::is_unsupported_version) if a newer container is found.
-pub fn load<H: DeserializeOwned, E: DeserializeOwned>(
+pub fn load<H: DeserializeOwned, E: DeserializeOwned + Send>(
     dir: impl AsRef<Path>,
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::open(dir.as_ref())?;
@@ -42,7 +42,7 @@ pub fn load<H: DeserializeOwned, E: DeserializeOwned>(
 ///
 /// # Errors
 /// As [`load`](fn@load); also for another schema, for damage in strict mode, and if a step of the migrations fails.
-pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
+pub fn load_with<H: DeserializeOwned, E: DeserializeOwned + Send>(
     dir: impl AsRef<Path>,
     options: &Options,
 ) -> Result<Loaded<H, E>> {
@@ -90,7 +90,7 @@ pub fn fold<H: DeserializeOwned, E: DeserializeOwned, S>(
 ///
 /// # Errors
 /// As [`load_with`]; [`is_not_found`](Error::is_not_found) if that save no longer exists.
-pub fn load_at<H: DeserializeOwned, E: DeserializeOwned>(
+pub fn load_at<H: DeserializeOwned, E: DeserializeOwned + Send>(
     dir: impl AsRef<Path>,
     seq: Seq,
     options: &Options,
@@ -116,7 +116,7 @@ pub(crate) fn at(dir: &Dir, seq: Seq, options: &Options) -> Result<load::Loaded>
 /// Does the same as [`load_at`], from a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
-pub fn load_at_on<H: DeserializeOwned, E: DeserializeOwned>(
+pub fn load_at_on<H: DeserializeOwned, E: DeserializeOwned + Send>(
     disk: Box<dyn crate::disk::Directory>,
     dir: &Path,
     seq: Seq,
@@ -129,7 +129,7 @@ pub fn load_at_on<H: DeserializeOwned, E: DeserializeOwned>(
 /// Does the same as [`load`](fn@load), from a directory of any disk; error messages show `dir`.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
-pub fn load_on<H: DeserializeOwned, E: DeserializeOwned>(
+pub fn load_on<H: DeserializeOwned, E: DeserializeOwned + Send>(
     disk: Box<dyn crate::disk::Directory>,
     dir: &Path,
 ) -> Result<Loaded<H, E>> {
@@ -178,7 +178,7 @@ pub fn phases(dir: impl AsRef<Path>) -> Result<Vec<PhaseInfo>> {
 /// # Errors
 /// As [`load_with`]; [`is_not_found`](Error::is_not_found) if no phase is finished yet, [`is_other_phase`](Error::is_other_phase) if only other
 /// phases are, [`is_corrupt`](Error::is_corrupt) if all files of this name are damaged.
-pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned>(
+pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned + Send>(
     dir: impl AsRef<Path>,
     phase: &str,
     options: &Options,

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use crate::codec;
+use crate::codec::{self, Unpacker};
 use crate::frame::{self, DELTA, END, EVENTS, Frame, FrameFault, TRUNCATE, damaged};
 
 /// Largest number of bytes of the events of one state. It protects the memory from hostile files, and the writer makes no state that could not be
@@ -172,9 +172,35 @@ impl Replay {
     }
 }
 
-/// Number of stored bytes for which a thread is worth its cost.
+/// Number of bytes for which a thread is worth its cost.
 const SHARE: usize = 512 << 10;
 const MOST_THREADS: usize = 4;
+
+/// Passes parts of `items` to `work`, on several threads if they have many bytes, and returns the results in the order of the parts.
+pub(crate) fn in_parts<T: Sync, R: Send>(
+    items: &[T],
+    bytes: usize,
+    work: impl Fn(&[T]) -> R + Sync,
+) -> Vec<R> {
+    // `available_parallelism` reads files of the system, so it is called only if needed.
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = match bytes / SHARE {
+        0 | 1 => 1,
+        shares => shares.min(MOST_THREADS).min(cores()),
+    };
+    if threads < 2 {
+        return vec![work(items)];
+    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        let parts = items.chunks(items.len().div_ceil(threads));
+        let workers: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
+        let workers = workers.into_iter();
+        workers
+            .map(|worker| worker.join().expect("the work does not panic"))
+            .collect()
+    })
+}
 
 /// Returns the payloads of `frames`, in their order. If the frames together take more than a state may, the first frame above the limit is a fault
 /// and ends the list.
@@ -186,30 +212,10 @@ pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, Fra
     });
     let fits = &frames[..within.unwrap_or(frames.len())];
     let stored: usize = fits.iter().map(|frame| frame.stored_len as usize).sum();
-    // `available_parallelism` reads files of the system, so it is called only if needed.
-    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = match stored / SHARE {
-        0 | 1 => 1,
-        shares => shares.min(MOST_THREADS).min(cores()),
-    };
-    let mut raws: Vec<_> = if threads < 2 {
-        fits.iter().map(|frame| unpack(file, frame)).collect()
-    } else {
-        std::thread::scope(|scope| {
-            let parts = fits.chunks(fits.len().div_ceil(threads));
-            let workers: Vec<_> = parts
-                .map(|part| {
-                    scope.spawn(move || -> Vec<_> {
-                        part.iter().map(|frame| unpack(file, frame)).collect()
-                    })
-                })
-                .collect();
-            let join = |worker: std::thread::ScopedJoinHandle<'_, Vec<_>>| {
-                worker.join().expect("unpacking does not panic")
-            };
-            workers.into_iter().flat_map(join).collect()
-        })
-    };
+    let raws = in_parts(fits, stored, |part| {
+        unpack_in_order(file, part).collect::<Vec<_>>()
+    });
+    let mut raws: Vec<_> = raws.into_iter().flatten().collect();
     if let Some(frame) = within.map(|at| &frames[at]) {
         let reason = "the state is larger than allowed";
         raws.push(Err(damaged(frame.offset, reason)));
@@ -217,8 +223,14 @@ pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, Fra
     raws
 }
 
-fn unpack(file: &[u8], frame: &Frame) -> Result<Vec<u8>, FrameFault> {
-    codec::unpack(frame.flags, frame.stored(file), frame.raw_len, frame.offset)
+fn unpack_in_order<'a>(
+    file: &'a [u8],
+    frames: &'a [Frame],
+) -> impl Iterator<Item = Result<Vec<u8>, FrameFault>> {
+    let mut unpacker = Unpacker::default();
+    frames.iter().map(move |frame| {
+        unpacker.unpack(frame.flags, frame.stored(file), frame.raw_len, frame.offset)
+    })
 }
 
 #[cfg(test)]
@@ -244,7 +256,7 @@ mod tests {
             frames.push(kept.frame);
         }
         let together = unpacked(&file, &frames);
-        let alone: Vec<_> = frames.iter().map(|frame| unpack(&file, frame)).collect();
+        let alone: Vec<_> = unpack_in_order(&file, &frames).collect();
         assert_eq!(together, alone);
         assert!(alone.iter().all(Result::is_ok));
         frames[20].raw_len += 1;

@@ -1,5 +1,6 @@
 //! The writer with types: it encodes and decodes, and `raw_writer.rs` does everything else.
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use crate::meta::PhaseMeta;
 use crate::options::Options;
 use crate::raw_writer::RawWriter;
 use crate::repair::Repaired;
-use crate::replay::Events;
+use crate::replay::{self, Events};
 use crate::report::LoadReport;
 use crate::retention::{RetainedFile, RetentionPolicy};
 
@@ -35,20 +36,27 @@ pub struct Loaded<H, E> {
     pub report: LoadReport,
 }
 
-impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
+impl<H: DeserializeOwned, E: DeserializeOwned + Send> Loaded<H, E> {
     pub(crate) fn decode(path: &Path, raw: load::Loaded) -> Result<Self> {
         let failed = |what| {
             let path = path.join(raw.report.used.as_deref().unwrap_or_default());
             move |reason| Error::new(path, Kind::Decode { what, reason })
         };
         let head = raw.state.head.as_deref().map(codec::decode).transpose();
-        let mut events: Vec<E> = Vec::new();
-        for mut row in raw.state.events.iter().map(Events::bytes) {
-            while !row.is_empty() {
-                let more: Vec<E> = codec::decode_next(&mut row).map_err(failed("an event"))?;
-                events.extend(more);
+        let bytes = raw.state.event_bytes() as usize;
+        let parts = replay::in_parts(&raw.state.events, bytes, |part| {
+            let mut events: Vec<E> = Vec::new();
+            for mut row in part.iter().map(Events::bytes) {
+                while !row.is_empty() {
+                    codec::decode_each(&mut row, |event| events.push(event))?;
+                }
             }
-        }
+            Ok::<_, String>(events)
+        });
+        let parts = parts.into_iter().collect::<Result<VecDeque<_>, _>>();
+        let mut parts = parts.map_err(failed("an event"))?;
+        let mut events = parts.pop_front().unwrap_or_default();
+        parts.into_iter().for_each(|part| events.extend(part));
         let head = head.map_err(failed("the head"))?;
         Ok(Self {
             head,
@@ -80,7 +88,7 @@ pub struct Writer<H, E> {
     types: PhantomData<fn(&H, &E)>,
 }
 
-impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H, E> {
+impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned + Send> Writer<H, E> {
     /// Opens the store in the directory `dir` for writing, and loads its state.
     ///
     /// Takes the lock and the next epoch, which fences every older writer, even one that holds a lock on a deleted lock file. Moves damaged files to
