@@ -101,6 +101,15 @@ impl Simulation {
     where
         A: FnMut(&PromptContext, &mut SeededRandom) -> SimulatedTurn,
     {
+        self.run_observed(seed, agent, |_, _, _| {})
+    }
+
+    /// Plays one run as [`run`](Self::run) does, and passes each input to `observe`, with the effects and the state after it.
+    pub fn run_observed<A, O>(&self, seed: u64, agent: A, mut observe: O) -> SimulatedRun
+    where
+        A: FnMut(&PromptContext, &mut SeededRandom) -> SimulatedTurn,
+        O: FnMut(&TimedInput, &[Effect], &Head),
+    {
         let mut player = Player::new(self, seed, agent);
         let mut inputs = 0;
         let end = loop {
@@ -111,7 +120,7 @@ impl Simulation {
                 break SimulationEnd::AwaitsPerson;
             };
             inputs += 1;
-            if let Some(reason) = player.step(what) {
+            if let Some(reason) = player.step(what, &mut observe) {
                 break SimulationEnd::Ended(reason);
             }
         };
@@ -341,9 +350,16 @@ where
     }
 
     /// Passes an input to the machine and does its effects. Returns the reason if the run ends.
-    fn step(&mut self, what: MachineInput) -> Option<StopReason> {
+    fn step(
+        &mut self,
+        what: MachineInput,
+        observe: &mut impl FnMut(&TimedInput, &[Effect], &Head),
+    ) -> Option<StopReason> {
         let at = self.now;
-        for effect in self.machine.step(TimedInput { at, what }) {
+        let input = TimedInput { at, what };
+        let effects = self.machine.step(input.clone());
+        observe(&input, &effects, self.machine.head());
+        for effect in effects {
             match effect {
                 Effect::StartAttempt(prompt) => {
                     self.prompt = Some(prompt);

@@ -28,6 +28,22 @@ fn play_with(simulation: &Simulation, turns: Vec<SimulatedTurn>) -> SimulatedRun
     simulation.run(0, |_, _| turns.pop_front().expect("the script has a turn"))
 }
 
+#[test]
+fn observed_inputs_lead_to_the_observed_states() {
+    let rules = rules(|rules| rules.phases[0].limits.max_iterations = Some(3));
+    let simulation = Simulation::new(rules.clone()).unwrap();
+    let turn = |_: &PromptContext, _: &mut SeededRandom| SimulatedTurn::completed().takes(MINUTE);
+    let mut again = Machine::new(rules).unwrap();
+    let mut inputs = 0;
+    let run = simulation.run_observed(0, turn, |input, effects, head| {
+        inputs += 1;
+        assert_eq!(again.step(input.clone()), effects);
+        assert_eq!(again.head(), head);
+    });
+    assert_eq!((inputs, &run.head), (run.inputs, again.head()));
+    assert_eq!(run, simulation.run(0, turn));
+}
+
 fn failed() -> SimulatedTurn {
     SimulatedTurn::new(TurnOutcome::Failed("no".into()))
 }
