@@ -44,7 +44,7 @@ impl Project {
     /// returns the run whose working tree was removed or moved, if there is exactly one.
     #[must_use]
     pub fn run_of_lock(&self) -> Option<RunId> {
-        let owner = match locks::owner(self.tree()).ok()? {
+        let owner = match locks::owner(self.tree(), None).ok()? {
             TreeLock::Taken(owner) => owner,
             TreeLock::Free | TreeLock::Hidden(_) => {
                 let mut lost = locks::owners_of_lost_trees(self.root()).ok()?;
@@ -63,8 +63,9 @@ impl Project {
             std::iter::once(self.root().to_owned()).chain(trees)
         };
         let (mut why, mut likely) = (None, None);
+        let recorded = self.last_holder(run).map(|holder| holder.process.pid);
         for tree in own.clone().map_or_else(|| all().collect(), |own| vec![own]) {
-            let lock = match locks::owner(&tree) {
+            let lock = match locks::owner(&tree, recorded) {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 lock => lock.map_err(|e| unreadable(run, &e, &tree))?,
             };

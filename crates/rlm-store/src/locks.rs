@@ -169,15 +169,25 @@ impl LockOwner {
     }
 }
 
-/// Finds the process that took the lock on the directory `tree`.
+/// Finds the process that took the lock on the directory `tree`. Looks at the process `likely` first, and at all others only if it has no such lock:
+/// they can be thousands.
 ///
 /// # Errors
 ///
 /// An error if `/proc/locks` or the directory can't be read.
-pub(crate) fn owner(tree: &Path) -> io::Result<TreeLock> {
+pub(crate) fn owner(tree: &Path, likely: Option<u32>) -> io::Result<TreeLock> {
     let tree = Identity::at(tree)?;
+    if let Some(likely) = likely
+        && let found @ TreeLock::Taken(_) = owner_among(tree, [likely])
+    {
+        return Ok(found);
+    }
+    Ok(owner_among(tree, takers()?))
+}
+
+fn owner_among(tree: Identity, processes: impl IntoIterator<Item = u32>) -> TreeLock {
     let mut hidden = Vec::new();
-    for pid in takers()? {
+    for pid in processes {
         // Read the start time first: if the pid is reused meanwhile, no signal goes to the new process.
         let process = agent_subprocess::ancestry::process(pid).filter(ProcessId::is_alive);
         let Some(process) = process else {
@@ -185,21 +195,21 @@ pub(crate) fn owner(tree: &Path) -> io::Result<TreeLock> {
         };
         match held_by(pid) {
             Ok(held) if held.iter().any(|it| it.identity == tree) => {
-                return Ok(TreeLock::Taken(LockOwner {
+                return TreeLock::Taken(LockOwner {
                     process,
                     tree,
                     run: held.iter().find_map(|it| LockedRun::at(&it.path)),
                     is_same_program: is_same_program(pid),
-                }));
+                });
             }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => hidden.push(pid),
             _ => {}
         }
     }
-    Ok(match hidden.is_empty() {
+    match hidden.is_empty() {
         true => TreeLock::Free,
         false => TreeLock::Hidden(hidden),
-    })
+    }
 }
 
 /// Finds the processes that hold two locks: one on the state of a run in the project `root`, and one on a directory, which may be gone.
@@ -254,7 +264,10 @@ mod tests {
     #[test]
     fn the_owner_of_a_directory_is_the_process_that_locked_it() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(!matches!(owner(dir.path()).unwrap(), TreeLock::Taken(_)));
+        assert!(!matches!(
+            owner(dir.path(), None).unwrap(),
+            TreeLock::Taken(_)
+        ));
         let lock = std::fs::File::open(dir.path()).unwrap();
         lock.try_lock().unwrap();
         let mut own = LockOwner {
@@ -263,7 +276,11 @@ mod tests {
             run: None,
             is_same_program: true,
         };
-        assert_eq!(owner(dir.path()).unwrap(), TreeLock::Taken(own.clone()));
+        // A wrong guess changes nothing.
+        for likely in [None, Some(own.process.pid), Some(1)] {
+            let found = owner(dir.path(), likely).unwrap();
+            assert_eq!(found, TreeLock::Taken(own.clone()), "{likely:?}");
+        }
         let state = dir.path().join(".rlm/runs/r1");
         std::fs::create_dir_all(&state).unwrap();
         let file = std::fs::File::create(state.join("LOCK")).unwrap();
@@ -272,9 +289,15 @@ mod tests {
             name: "r1".into(),
             is_in_place: true,
         });
-        assert_eq!(owner(dir.path()).unwrap(), TreeLock::Taken(own.clone()));
+        assert_eq!(
+            owner(dir.path(), None).unwrap(),
+            TreeLock::Taken(own.clone())
+        );
         std::fs::remove_dir_all(dir.path().join(".rlm")).unwrap();
-        assert_eq!(owner(dir.path()).unwrap(), TreeLock::Taken(own.clone()));
+        assert_eq!(
+            owner(dir.path(), None).unwrap(),
+            TreeLock::Taken(own.clone())
+        );
         assert!(still_holds(&own));
         let found = directory_lock_holders([std::process::id(), 1].into_iter());
         assert!(found.contains(&std::process::id()));
@@ -293,7 +316,7 @@ mod tests {
         };
         let start = std::time::Instant::now();
         let found = loop {
-            if let Ok(TreeLock::Taken(found)) = owner(dir.path()) {
+            if let Ok(TreeLock::Taken(found)) = owner(dir.path(), None) {
                 break Some(found);
             }
             if start.elapsed().as_secs() > 20 {

@@ -388,7 +388,10 @@ impl Runs {
             prompt = first_prompt(project, &entry);
         }
         let is_live = entry.is_live();
-        let health = is_live.then(|| ProcessHealth::of(project, run, HEALTH_TIMEOUT));
+        let health = is_live.then(|| {
+            let holder = project.holder(run);
+            ProcessHealth::of(project, run, holder.as_ref(), HEALTH_TIMEOUT)
+        });
         let live = LiveParts {
             health: health.as_ref(),
             asks: if is_live { &asks } else { &[] },

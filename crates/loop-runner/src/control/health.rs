@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use agent_subprocess::ProcessId;
-use rlm_store::{Project, RunId};
+use rlm_store::{Holder, Project, RunId};
 
 use crate::control::client;
 use crate::control::protocol::{ControlQuery, Response, Status};
@@ -29,10 +29,11 @@ pub enum ProcessHealth {
 }
 
 impl ProcessHealth {
-    /// Sends a request to the process that works on the run, and waits for `timeout` at most. Blocks.
+    /// Sends a request to the process that works on the run, and waits for `timeout` at most. Blocks. `holder` is the result of
+    /// [`Project::holder`].
     #[must_use]
-    pub fn of(project: &Project, run: &RunId, timeout: Duration) -> Self {
-        if let Some(holder) = project.holder(run).filter(|it| it.process.is_suspended()) {
+    pub fn of(project: &Project, run: &RunId, holder: Option<&Holder>, timeout: Duration) -> Self {
+        if let Some(holder) = holder.filter(|it| it.process.is_suspended()) {
             return Self::Suspended(holder.process);
         }
         let by = Instant::now() + timeout;

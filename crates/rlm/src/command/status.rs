@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use loop_runner::control::ProcessHealth;
@@ -16,33 +18,34 @@ use crate::render::{Live, RunStatusView, json_line, print, problem};
 
 pub(crate) fn execute(directory: &Path, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let StatusArgs { runs: args, alive } = args;
-    let mut damaged = false;
     let run = pick::named(directory, !args.json, args.run.as_deref())?;
     let (project, runs) = select::named_or_all(Project::find(directory)?, run.as_deref())?;
     if let ([run], true) = (runs.as_slice(), *alive) {
         return probe(&project, run);
     }
     let now = jiff::Timestamp::now();
-    let shown = runs.iter().map(|run| {
-        damaged |= run.head.is_err() || run.loss.is_some();
-        let life = run
-            .is_live()
-            .then(|| ProcessHealth::of(&project, &run.id, LIST_TIMEOUT));
+    let damaged = { runs.iter() }.any(|run| run.head.is_err() || run.loss.is_some());
+    let shown = in_parallel(&runs, |run| {
+        let life = run.is_live().then(|| {
+            let holder = project.holder(&run.id);
+            ProcessHealth::of(&project, &run.id, holder.as_ref(), LIST_TIMEOUT)
+        });
         RunStatusView::of(run, life.as_ref(), now)
     });
     if runs.len() > 1 && !args.json {
-        let shown: Vec<_> = shown.collect();
         let list = RunStatusView::list(&shown, rlm_terminal::columns());
         output::line(&list);
         anstream::eprintln!("details: {} status RUN", program_command());
     } else {
-        let _gone = { shown }.find(|status| !print(args.json, status));
+        let _gone = { shown.iter() }.find(|status| !print(args.json, status));
     }
     Ok(Code::of_state(damaged && args.run.is_some()).into())
 }
 
 /// The time in which each run must respond for a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// The number of threads that ask the runs of a list. Most of them wait.
+const MOST_THREADS: usize = 16;
 /// The time in which the run must respond to a liveness probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -53,7 +56,8 @@ fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     if !run.is_live() {
         return Err(dead("is not alive: no process works on it"));
     }
-    match &ProcessHealth::of(project, id, PROBE_TIMEOUT) {
+    let holder = project.holder(id);
+    match &ProcessHealth::of(project, id, holder.as_ref(), PROBE_TIMEOUT) {
         ProcessHealth::OtherVersion(message) => return Err(Failure::failed(message.clone())),
         life => {
             if let Some(trouble) = problem(life) {
@@ -85,20 +89,42 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
         return Ok(Code::Done.into());
     }
     let now = jiff::Timestamp::now();
-    let mut shown = live.iter().map(|(project, run)| {
+    let shown = in_parallel(&live, |(project, run)| {
         let holder = project.holder(&run.id);
-        let life = ProcessHealth::of(project, &run.id, LIST_TIMEOUT);
+        let life = ProcessHealth::of(project, &run.id, holder.as_ref(), LIST_TIMEOUT);
         Live::of(project.root(), run, holder.as_ref(), &life, now)
     });
     if args.json {
         // A reader that closed the output ends the list.
-        let _gone = shown.all(|live| output::line(&json_line(&live)));
+        let _gone = shown.iter().all(|live| output::line(&json_line(live)));
         return Ok(Code::Done.into());
     }
-    let shown: Vec<_> = shown.collect();
     let list = Live::list(&shown, args.all, rlm_terminal::columns());
     output::line(&list);
     Ok(Code::Done.into())
+}
+
+/// Passes each item to `work`, on several threads, and returns the results in the same order. Runs that hang then delay the list only once.
+fn in_parallel<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..items.len().min(MOST_THREADS) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else {
+                        break;
+                    };
+                    let _set_once = results[index].set(work(item));
+                }
+            });
+        }
+    });
+    results
+        .into_iter()
+        .filter_map(OnceLock::into_inner)
+        .collect()
 }
 
 /// Returns the live runs of the project at `directory`.
@@ -108,4 +134,23 @@ fn own(directory: &Path) -> Result<Vec<(Project, RunEntry)>, Failure> {
     own.retain(RunEntry::is_live);
     index::repair(&here, &own);
     Ok(own.into_iter().map(|run| (here.clone(), run)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn runs_are_asked_at_the_same_time_and_listed_in_order() {
+        // Fewer threads could not pass this barrier.
+        let all_ask = Barrier::new(MOST_THREADS);
+        let items: Vec<usize> = (0..4 * MOST_THREADS).collect();
+        let results = in_parallel(&items, |item| {
+            all_ask.wait();
+            item * 2
+        });
+        let expected: Vec<_> = items.iter().map(|item| item * 2).collect();
+        assert_eq!(results, expected);
+    }
 }
