@@ -361,6 +361,9 @@ pub(crate) struct LogsArgs {
     /// Only this iteration
     #[arg(long, value_name = "N")]
     pub(crate) iteration: Option<u32>,
+    /// Only the last N lines, and with --follow the new ones
+    #[arg(long, value_name = "N")]
+    pub(crate) tail: Option<usize>,
     /// Begin each line with time, iteration and attempt, instead of headings: for grep
     #[arg(long, conflicts_with = "json")]
     pub(crate) prefix: bool,
@@ -484,6 +487,7 @@ Examples:
 const LOGS: &str = "\
 Examples:
   rlm logs                     # everything of the newest run
+  rlm logs --tail 50           # the last lines
   rlm logs -f --since 10m      # the last minutes, then live
   rlm logs RUN --iteration 3
   rlm logs --json | jq -r 'select(.kind == \"prompt\") | .text'";

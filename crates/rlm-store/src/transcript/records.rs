@@ -1,7 +1,7 @@
 //! The record of a transcript, and the reader for all transcripts: compressed, truncated, or still growing.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use loop_state::Timestamp;
@@ -55,6 +55,8 @@ pub struct Records {
     from: Box<dyn BufRead + Send>,
     /// The identity of the file, if it may grow.
     grows: Option<Identity>,
+    /// The position at which the reader began.
+    from_position: u64,
     /// The number of records read from the file.
     taken: u64,
     /// The beginning of an incomplete line.
@@ -74,20 +76,29 @@ impl Records {
     ///
     /// An error if there is no transcript, or it can't be opened. After `NotFound`, the transcript will not appear later.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let opened = Self::open_as_named(path);
+        Self::open_at(path, 0)
+    }
+
+    /// Opens a transcript as [`open`](Self::open) does, and begins at the position of a record, see [`TranscriptWindow`](super::TranscriptWindow).
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub fn open_at(path: &Path, position: u64) -> io::Result<Self> {
+        let opened = Self::open_as_named(path, position);
         match opened {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let other = match is_packed(path) {
                     true => unpacked(path),
                     false => packed(path),
                 };
-                Self::open_as_named(&other).map_err(|_| e)
+                Self::open_as_named(&other, position).map_err(|_| e)
             }
             opened => opened,
         }
     }
 
-    fn open_as_named(path: &Path) -> io::Result<Self> {
+    fn open_as_named(path: &Path, position: u64) -> io::Result<Self> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("`{}`: {e}", path.display()));
         let file = state_dir::open_bounded(path, MAX_BYTES_READ).map_err(named)?;
         let grows = match is_packed(path) {
@@ -96,13 +107,21 @@ impl Records {
         };
         // This limit ends an endlessly growing file.
         let from: Box<dyn BufRead + Send> = match grows {
-            None => Box::new(BufReader::new(unpacker(file)?)),
-            Some(_) => Box::new(BufReader::new(file.take(MAX_BYTES_READ))),
+            None => {
+                let mut unpacked = unpacker(file)?;
+                io::copy(&mut (&mut unpacked).take(position), &mut io::sink())?;
+                Box::new(BufReader::new(unpacked))
+            }
+            Some(_) => {
+                (&file).seek(SeekFrom::Start(position))?;
+                Box::new(BufReader::new(file.take(MAX_BYTES_READ)))
+            }
         };
         Ok(Self {
             path: path.to_owned(),
             from,
             grows,
+            from_position: position,
             taken: 0,
             begun: Vec::new(),
         })
@@ -116,7 +135,7 @@ impl Records {
         if there.is_none_or(|meta| Some(meta.identity()) == self.grows) {
             return false;
         }
-        let Ok(mut anew) = Self::open_as_named(&self.path) else {
+        let Ok(mut anew) = Self::open_as_named(&self.path, self.from_position) else {
             return false;
         };
         for _ in 0..self.taken {

@@ -1,13 +1,15 @@
 //! `rlm logs`: prints the transcripts of a run one after the other, also while they grow.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use loop_state::Timestamp;
-use rlm_store::{Record, Records, removed_transcripts, sorted_by_age, transcripts};
+use rlm_store::{
+    Record, Records, TranscriptWindow, removed_transcripts, sorted_by_age, transcripts,
+};
 use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 
@@ -18,6 +20,8 @@ use crate::hint;
 use crate::output;
 use crate::render::{self};
 
+/// The number of bytes to read at first, to find the last lines.
+const LAST_BYTES: usize = 64 << 10;
 /// How often a followed run is checked for new records.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -32,7 +36,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         Err(_) => holder.as_ref().is_some_and(|it| it.process.is_alive()),
     };
     let wanted = |number| args.iteration.is_none_or(|only| only == number);
-    let mut out = output::text();
+    let mut out = LastLines::new(output::text(), args.tail);
     let mut seen = BTreeSet::new();
     let mut reading: Option<TranscriptReader> = None;
     let mut damaged = false;
@@ -47,15 +51,27 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         let mut printed = reading
             .iter_mut()
             .try_for_each(|it| it.read(&mut out, args));
-        for (iteration, attempt, path) in sorted_by_age(new) {
+        let new = sorted_by_age(new);
+        let (first, mut position) = match out.most {
+            Some(lines) => last_lines(&new, lines, args).map_err(|e| unreadable(&e))?,
+            None => (0, 0),
+        };
+        for (index, (iteration, attempt, path)) in new.into_iter().enumerate() {
+            seen.insert((iteration, attempt));
+            if index < first {
+                continue;
+            }
             damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
             printed = printed.and_then(|()| finish(reading.take(), &mut out, args));
-            seen.insert((iteration, attempt));
-            reading = TranscriptReader::open(iteration, attempt, &path)?;
+            reading = TranscriptReader::open(iteration, attempt, &path, position)?;
+            position = 0;
             printed = printed.and_then(|()| {
                 let mut next = reading.iter_mut();
                 next.try_for_each(|it| it.read(&mut out, args))
             });
+        }
+        if continues {
+            printed = printed.and_then(|()| out.release());
         }
         match printed {
             // The reader closed the output.
@@ -81,12 +97,109 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         )));
     }
     damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
-    let _gone = finish(reading, &mut out, args);
+    let _gone = finish(reading, &mut out, args).and_then(|()| out.release());
     Ok(Code::of_state(damaged).into())
 }
 
 /// The reader closed the output.
+#[derive(Debug)]
 struct ReaderGone;
+
+/// Finds where to begin so that at least so many lines follow, if there are so many. Returns the index of a transcript, and a position in it.
+///
+/// It reads backwards from the end, so its cost doesn't depend on the length of the run.
+fn last_lines(
+    all: &[(u32, u32, PathBuf)],
+    lines: usize,
+    args: &LogsArgs,
+) -> io::Result<(usize, u64)> {
+    let mut left = lines;
+    for (index, (.., path)) in all.iter().enumerate().rev() {
+        let (mut end, mut room) = (None, LAST_BYTES);
+        loop {
+            let window = match TranscriptWindow::before(path, end, room) {
+                // It was removed since it was listed.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => break,
+                window => window?,
+            };
+            for (position, record) in window.records.iter().rev() {
+                left = left.saturating_sub(lines_of(record, args));
+                if left == 0 {
+                    return Ok((index, *position));
+                }
+            }
+            if window.from == 0 {
+                break;
+            }
+            end = Some(window.from);
+            room *= 4;
+        }
+    }
+    Ok((0, 0))
+}
+
+/// Returns the number of lines that are certainly printed for a record.
+fn lines_of(record: &Record, args: &LogsArgs) -> usize {
+    if args.since.is_some_and(|Since(since)| record.at < since) {
+        return 0;
+    }
+    match record.kind.as_str() {
+        _ if args.json => 1,
+        // It is printed only if no message follows.
+        "text" => 0,
+        _ => render::record(record).lines().count(),
+    }
+}
+
+/// An output that keeps only the last lines until it is released.
+struct LastLines<W> {
+    to: W,
+    /// The number of lines to keep; `None` once it is released.
+    most: Option<usize>,
+    lines: VecDeque<Vec<u8>>,
+    /// The line that is not complete yet.
+    line: Vec<u8>,
+}
+
+impl<W: Write> LastLines<W> {
+    fn new(to: W, most: Option<usize>) -> Self {
+        Self {
+            to,
+            most,
+            lines: VecDeque::new(),
+            line: Vec::new(),
+        }
+    }
+
+    /// Prints the lines; later lines are printed at once.
+    fn release(&mut self) -> Result<(), ReaderGone> {
+        self.most = None;
+        let mut lines = self.lines.drain(..);
+        lines.try_for_each(|line| self.to.write_all(&line).map_err(|_| ReaderGone))
+    }
+}
+
+impl<W: Write> Write for LastLines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(most) = self.most else {
+            return self.to.write(bytes);
+        };
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.lines.push_back(std::mem::take(&mut self.line));
+            }
+            if self.lines.len() > most {
+                self.lines.pop_front();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
 
 /// A transcript that is being read and may still grow.
 struct TranscriptReader {
@@ -96,15 +209,20 @@ struct TranscriptReader {
     is_new: bool,
     records: Records,
     is_damaged: bool,
-    /// Streamed text. It is printed only if no message repeats it, as at the end of an interrupted turn.
+    /// Streamed text. It is printed only if no message repeats it before the turn ends, as in an interrupted turn.
     streamed: String,
     streamed_at: Timestamp,
 }
 
 impl TranscriptReader {
     /// Opens a transcript; `None` if it was removed since it was listed.
-    fn open(iteration: u32, attempt: u32, path: &Path) -> Result<Option<Self>, Failure> {
-        let records = match Records::open(path) {
+    fn open(
+        iteration: u32,
+        attempt: u32,
+        path: &Path,
+        position: u64,
+    ) -> Result<Option<Self>, Failure> {
+        let records = match Records::open_at(path, position) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(|e| unreadable(&e))?,
         };
@@ -162,10 +280,21 @@ impl TranscriptReader {
                 return Ok(());
             }
             "message" => self.streamed.clear(),
+            "end" => self.print_streamed(out, args)?,
             _ => {}
         }
         self.title(out, args)?;
         self.print_text(out, args, record.at, &render::record(record))
+    }
+
+    /// Prints streamed text that no message repeated.
+    fn print_streamed(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), ReaderGone> {
+        if self.streamed.is_empty() {
+            return Ok(());
+        }
+        self.title(out, args)?;
+        let text = render::streamed(&std::mem::take(&mut self.streamed));
+        self.print_text(out, args, self.streamed_at, &text)
     }
 
     fn title(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), ReaderGone> {
@@ -222,16 +351,10 @@ fn finish(
     let Some(mut read) = read else {
         return Ok(());
     };
-    if args.since.is_none() || !read.streamed.is_empty() {
+    if args.since.is_none() {
         read.title(out, args)?;
     }
-    match read.streamed.is_empty() {
-        true => Ok(()),
-        false => {
-            let text = render::streamed(&read.streamed);
-            read.print_text(out, args, read.streamed_at, &text)
-        }
-    }
+    read.print_streamed(out, args)
 }
 
 fn print_text(out: &mut impl Write, text: &str) -> Result<(), ReaderGone> {
@@ -240,4 +363,76 @@ fn print_text(out: &mut impl Write, text: &str) -> Result<(), ReaderGone> {
 
 fn unreadable(error: &io::Error) -> Failure {
     Failure::failed(format!("a transcript can't be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser as _;
+    use proptest::prelude::*;
+
+    fn args(words: &[&str]) -> LogsArgs {
+        let words = ["rlm", "logs"].iter().chain(words);
+        match Args::parse_from(words).command {
+            Command::Logs(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Prints transcripts from a position, as `rlm logs` does without `--follow`.
+    fn printed(all: &[(u32, u32, PathBuf)], args: &LogsArgs) -> String {
+        let mut out = LastLines::new(Vec::new(), args.tail);
+        let (first, mut position) = match args.tail {
+            Some(lines) => last_lines(all, lines, args).unwrap(),
+            None => (0, 0),
+        };
+        for (iteration, attempt, path) in &all[first..] {
+            let mut reading = TranscriptReader::open(*iteration, *attempt, path, position).unwrap();
+            position = 0;
+            reading.as_mut().unwrap().read(&mut out, args).unwrap();
+            finish(reading, &mut out, args).unwrap();
+        }
+        out.release().unwrap();
+        String::from_utf8(out.to).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn last_lines_are_those_of_the_whole_output(
+            transcripts in proptest::collection::vec(
+                proptest::collection::vec((0usize..5, 0usize..4), 0..30),
+                1..4,
+            ),
+            lines in 0usize..60,
+            option in 0usize..3,
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let mut all = Vec::new();
+            for (number, records) in transcripts.iter().enumerate() {
+                let path = dir.path().join(format!("{number}-1.ndjson"));
+                // A message or the end of the turn follows streamed text, except at the end of a growing transcript.
+                let kinds = [&["stdout"][..], &["message"], &["text", "raw", "message"], &["raw"], &["text", "end"]];
+                let last = [(&["text"][..], 1)];
+                let records = records.iter().map(|(kind, lines)| (kinds[*kind], *lines)).chain(last);
+                let records = records.flat_map(|(kinds, lines)| {
+                    let text = "a line\n".repeat(lines);
+                    kinds.iter().map(move |kind| {
+                        format!("{{\"at\":1,\"kind\":\"{kind}\",\"text\":{text:?}}}\n")
+                    })
+                });
+                fs_err::write(&path, records.collect::<String>()).unwrap();
+                all.push((number as u32 + 1, 1, path));
+            }
+            let options = [&[][..], &["--prefix"], &["--json"]][option];
+            let whole = printed(&all, &args(options));
+            let count = lines.to_string();
+            let last = printed(&all, &args(&[options, &["--tail", &count]].concat()));
+            let all: Vec<&str> = whole.split_inclusive('\n').collect();
+            let expected = all[all.len().saturating_sub(lines)..].concat();
+            prop_assert_eq!(last, expected);
+        }
+    }
 }
