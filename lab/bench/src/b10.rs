@@ -92,7 +92,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             .at_most(
                 &format!("{OURS} over {SHELL} and {SYNCS}, {label}"),
                 added,
-                5.0,
+                2.0,
                 "ms per iteration",
             )
             .about(format!("{QUANTITY}, {label}"), OURS);

@@ -66,7 +66,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     ];
     let found = in_turn(0..rounds, turns, &Progress::of("b11 run"))?;
     outcome.series.push(Series::new(FIRST, "ms", found));
-    for (quantity, name, limit) in [(THERE, VERSION, 5.0), (FIRST, RUN, 25.0)] {
+    for (quantity, name, limit) in [(THERE, VERSION, 5.0), (FIRST, RUN, 20.0)] {
         let series = outcome
             .series
             .iter()

@@ -52,7 +52,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         for name in [OURS, STEERED] {
             let over = series.paired(name, FLOOR);
             outcome
-                .at_most(&format!("{name}, {label}"), over, 3.0, "× floor")
+                .at_most(&format!("{name}, {label}"), over, 2.5, "× floor")
                 .about(series.title(), name);
         }
         outcome.series.push(series);

@@ -3,10 +3,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::b18;
 use crate::harness::{
     Bench, Child, Contender, Outcome, Plan, Process, Progress, Result, Role, Sample, Series, Turn,
     in_turn, now,
@@ -130,7 +131,7 @@ fn lists(place: &Place, plan: &Plan, count: usize, outcome: &mut Outcome) -> Res
         }),
         Turn::new(FILES, Role::Floor, |_| {
             let begun = Instant::now();
-            read_all(&place.dir.join("work/.rlm/runs"))?;
+            b18::read_all(&place.dir.join("work/.rlm/runs"))?;
             Ok(Some(begun.elapsed().as_secs_f64() * 1e3))
         }),
     ];
@@ -142,18 +143,6 @@ fn lists(place: &Place, plan: &Plan, count: usize, outcome: &mut Outcome) -> Res
         .at_most("the list of 1,000 runs", median, 1000.0, "ms")
         .about(LIST, PAGE);
     outcome.series.push(series);
-    Ok(())
-}
-
-fn read_all(directory: &Path) -> Result<()> {
-    for entry in fs_err::read_dir(directory)? {
-        let entry = entry?;
-        match entry.file_type()? {
-            kind if kind.is_dir() => read_all(&entry.path())?,
-            kind if kind.is_file() => drop(fs_err::read(entry.path())?),
-            _ => {}
-        }
-    }
     Ok(())
 }
 

@@ -48,7 +48,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         let series = Series::new("load", "ms", times).sized(*size as f64, label);
         let over = series.paired(OURS.name, ROWS.name);
         outcome
-            .at_most(&format!("load, {label}"), over, 1.5, "× SQLite's rows")
+            .at_most(&format!("load, {label}"), over, 1.2, "× SQLite's rows")
             .about(series.title(), OURS.name);
         outcome.series.push(series);
     }

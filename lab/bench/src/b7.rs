@@ -133,8 +133,9 @@ fn judge(outcome: &mut Outcome, [tenth, whole]: [&str; 2]) {
     let series = outcome.series.clone();
     for (quantity, name, floor, limit) in [
         ("framing", AGENT, RAW, 0.75),
-        ("typed events", DRIVER, TYPED, 0.9),
-        ("typed events", ONE, TYPED, 0.9),
+        ("typed events", DRIVER, TYPED, 1.0),
+        ("typed events", ONE, TYPED, 0.85),
+        ("events to 100 readers", MANY, BROADCAST, 0.6),
     ] {
         let over = find(&series, quantity, whole).and_then(|series| series.paired(name, floor));
         let what = format!("{name}, {whole}");
@@ -150,7 +151,7 @@ fn judge(outcome: &mut Outcome, [tenth, whole]: [&str; 2]) {
                 .at_most(
                     &format!("peak memory, {name}, {whole} over {tenth}"),
                     grown,
-                    1.2,
+                    1.1,
                     "×",
                 )
                 .about(format!("{}, {whole}", peak(quantity)), name);

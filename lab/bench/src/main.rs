@@ -17,6 +17,7 @@ mod b13;
 mod b14;
 mod b15;
 mod b17;
+mod b18;
 mod b2;
 mod b3;
 mod b4;
@@ -33,7 +34,7 @@ mod scripted_agent;
 mod sys;
 mod transcript;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -44,7 +45,7 @@ use crate::harness::{Bench, MEASURED, Machine, Outcome, Plan, Result, Scale};
 static ALLOCATOR: sys::CountingAllocator = sys::CountingAllocator;
 
 /// The benches that run if the command line names none.
-const BENCHES: [&Bench; 17] = [
+const BENCHES: [&Bench; 18] = [
     &b1::BENCH,
     &b2::BENCH,
     &b3::BENCH,
@@ -62,6 +63,7 @@ const BENCHES: [&Bench; 17] = [
     &b14::BENCH,
     &b15::BENCH,
     &b17::BENCH,
+    &b18::BENCH,
 ];
 /// The benches that take so long that they run only by name.
 const BY_NAME: [&Bench; 3] = [&b14::FIRST, &b14::SUITE, &b14::BUILD];
@@ -76,7 +78,7 @@ fn all() -> impl Iterator<Item = &'static Bench> {
     about = "Compare our crates with peers and with the lowest possible cost"
 )]
 struct Arguments {
-    /// Benches to run [default: b1 to b17]
+    /// Benches to run [default: b1 to b18]
     #[arg(value_name = "NAME", value_parser = known, ignore_case = true)]
     names: Vec<String>,
     /// Also write the figures as JSON
@@ -91,7 +93,7 @@ struct Arguments {
     /// Also record the figures of b14, so that later runs can compare their figures with these
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Directory for the files of the benches during the run; it must be on a real disk
+    /// Directory for the files of the benches during the run; it must be on a real disk [in a repository: /var/tmp]
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
 }
@@ -132,6 +134,16 @@ fn measured(id: &str, rest: &[&str]) -> Result<()> {
     measured.ok_or("this bench has no measured process")?(rest)
 }
 
+/// Returns `out`, or a directory on disk that is in no repository: in a repository, `rlm run` would call git, and keep its state at the top.
+fn outside_of_repositories(out: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(out)?;
+    let is_inside = absolute.ancestors().any(|it| it.join(".git").exists());
+    Ok(match is_inside {
+        true => "/var/tmp".into(),
+        false => absolute,
+    })
+}
+
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     let scale = match arguments {
         Arguments { tiny: true, .. } => Scale::Tiny,
@@ -139,11 +151,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         _ => Scale::Full,
     };
     fs_err::create_dir_all(&arguments.out)?;
-    let mut machine = Machine::before(&arguments.out);
+    let out = outside_of_repositories(&arguments.out)?;
+    let mut machine = Machine::before(&out);
     machine.peers = peers::versions();
     let scratch = tempfile::Builder::new()
-        .prefix("scratch-")
-        .tempdir_in(&arguments.out)?;
+        .prefix("rlm-bench-")
+        .tempdir_in(&out)?;
     let plan = Plan {
         scale,
         scratch: scratch.path().to_owned(),

@@ -61,16 +61,20 @@ pub(crate) fn exit_now() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Starts a program in the simplest way that does not copy this process, and waits for its end.
+unsafe extern "C" {
+    /// The environment of this process, as `posix_spawn` takes it.
+    static environ: *const *mut libc::c_char;
+}
+
+/// Starts a program in the simplest way that does not copy this process, with the environment of this process, and waits for its end.
 pub(crate) fn spawn_and_wait(words: &[&str]) -> std::io::Result<()> {
     let words: Result<Vec<CString>, _> = words.iter().copied().map(CString::new).collect();
     let words = words?;
     let arguments = words.iter().map(|word| word.as_ptr().cast_mut());
     let arguments: Vec<_> = arguments.chain([std::ptr::null_mut()]).collect();
-    let environment = [std::ptr::null_mut()];
     let mut pid = 0;
     // SAFETY: the lists end with a null, everything that they point to lives until the call returns, and null stands for no
-    // attributes and no actions.
+    // attributes and no actions. No code of this program changes the environment.
     let failed = unsafe {
         libc::posix_spawn(
             &raw mut pid,
@@ -78,7 +82,7 @@ pub(crate) fn spawn_and_wait(words: &[&str]) -> std::io::Result<()> {
             std::ptr::null(),
             std::ptr::null(),
             arguments.as_ptr(),
-            environment.as_ptr(),
+            environ,
         )
     };
     if failed != 0 {
