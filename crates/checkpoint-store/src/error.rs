@@ -50,6 +50,20 @@ pub(crate) enum Kind {
     OtherPhase { found: String, wanted: String },
     #[error("{}", fenced(*own, *by))]
     Fenced { own: u64, by: u64 },
+    #[error(
+        "writer {by} continues the replica of this store; this writer can save nothing more, so rebuild the store from the records in another directory"
+    )]
+    ReplicaFenced { by: u64 },
+    #[error(
+        "may have a save that its replica does not have ({reason}); rebuild the store from the records in another directory"
+    )]
+    Unreplicated { reason: String },
+    #[error(
+        "ends at save {own}, but its replica ends at save {replica}; rebuild the store from the records in another directory"
+    )]
+    OtherSaves { own: u64, replica: u64 },
+    #[error("is not a valid record: {reason}; get the record from the replica again")]
+    BadRecord { reason: String },
     #[error("was removed while it was open; find out what removes it, then open it again")]
     Vanished,
     #[error(
@@ -210,7 +224,19 @@ impl Error {
         Self::new(path, kind)
     }
 
-    /// Returns the file or directory that the error is about.
+    /// Converts a fault in a record to an error; `from` names the record.
+    pub(crate) fn record(from: &Path, fault: FrameFault) -> Self {
+        let reason = match fault {
+            FrameFault::Damaged { offset, reason } => format!("{reason} at byte {offset}"),
+            FrameFault::TooLarge { bytes, limit, .. } => format!(
+                "it unpacks to {bytes} bytes, but no writer makes a frame of more than {limit} bytes"
+            ),
+            newer => return Self::fault(from, newer),
+        };
+        Self::new(from, Kind::BadRecord { reason })
+    }
+
+    /// Returns the file, directory or record that the error is about.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -220,9 +246,9 @@ impl Error {
         matches!(self.kind, Kind::Locked { .. })
     }
 
-    /// Returns whether files exist but contain no valid state.
+    /// Returns whether files exist but contain no valid state, or a record is damaged.
     pub fn is_corrupt(&self) -> bool {
-        matches!(self.kind, Kind::Corrupt { .. })
+        matches!(self.kind, Kind::Corrupt { .. } | Kind::BadRecord { .. })
     }
 
     /// Returns whether a newer program wrote the store.
@@ -230,9 +256,18 @@ impl Error {
         matches!(self.kind, Kind::UnsupportedVersion { .. })
     }
 
-    /// Returns whether a newer writer took the store over. A save that failed with this error was not acknowledged.
+    /// Returns whether a newer writer took the store or its replica over. A save that failed with this error was not acknowledged.
     pub fn is_fenced(&self) -> bool {
-        matches!(self.kind, Kind::Fenced { .. })
+        matches!(self.kind, Kind::Fenced { .. } | Kind::ReplicaFenced { .. })
+    }
+
+    /// Returns whether the store and its replica have different saves, or may have. To continue, rebuild the store from the
+    /// records, in another directory. A save that failed with this error was not acknowledged, but the replica may have it.
+    pub fn is_unreplicated(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Unreplicated { .. } | Kind::OtherSaves { .. }
+        )
     }
 
     /// Returns whether the store, blob or checkpoint does not exist.
@@ -254,6 +289,8 @@ impl Error {
     }
 
     /// Returns whether this writer can save nothing more: a write failed, and writing everything to a new file failed too.
+    ///
+    /// A writer that is [fenced](Self::is_fenced) or [unreplicated](Self::is_unreplicated) can save nothing more either.
     pub fn is_poisoned(&self) -> bool {
         matches!(self.kind, Kind::Poisoned { .. } | Kind::Lost { .. })
     }

@@ -40,6 +40,14 @@ fn errors_have_hints() {
         },
         Kind::Fenced { own: 3, by: 4 },
         Kind::Fenced { own: 3, by: 3 },
+        Kind::ReplicaFenced { by: 4 },
+        Kind::Unreplicated {
+            reason: "no answer for 3s".into(),
+        },
+        Kind::OtherSaves { own: 7, replica: 6 },
+        Kind::BadRecord {
+            reason: "the frame has a wrong checksum at byte 32".into(),
+        },
         Kind::Vanished,
         Kind::Poisoned {
             first: "/s/progress: cannot sync: input/output error".into(),

@@ -89,6 +89,10 @@ impl Seqs {
         self.0.get(row).is_some_and(|row| row.contains(&seq))
     }
 
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.0.first().map(|row| *row.start())
+    }
+
     pub(crate) fn last(&self) -> Option<u64> {
         self.0.last().map(|row| *row.end())
     }
@@ -166,6 +170,7 @@ mod tests {
                 seqs.push(next);
                 list.push(next);
                 next += 1;
+                proptest::prop_assert_eq!(seqs.first(), list.first().copied());
                 proptest::prop_assert_eq!(seqs.last(), list.last().copied());
                 for seq in 0..next + 2 {
                     proptest::prop_assert_eq!(seqs.contains(seq), list.contains(&seq));

@@ -51,6 +51,9 @@
 //! therefore keeps its newest frames in memory, and keeps open the journals that contain all frames. After a failure it takes the next epoch and
 //! writes all frames to a new file. It does the same if its files or the whole directory were removed.
 //!
+//! A [`Replica`] gets each save after the files have it and before the acknowledgement. So it has every acknowledged save, and at most one more. It
+//! gets a *record* of each save, from which a store can be made again.
+//!
 //! The last frame of a phase counts the frames and bytes before it. Each frame has a checksum seeded with the random salt of the file, and
 //! consecutive frames have consecutive numbers. Together these checks detect every accident that a digest of the contents detects, so there is no
 //! digest.
@@ -74,6 +77,7 @@
 //   lock                               one writer at a time
 //   chain, load, history               what is on disk: a journal with those that it continues, the newest state, all saves
 //   retention, blob, import            removal of old files, blobs, files of other programs
+//   replica                            a second place for all saves, and the record of one save
 //   journal, compact                   the file that a writer appends to, and the first contents of the next one
 //   raw_writer, repair, generation, phase  the writer without types: opening, repair after a failure, journals, phases
 //   fold, writer, store, fork, reader, list, verify  the same with types, and the read-only calls
@@ -115,6 +119,7 @@ mod raw_writer;
 pub mod reader;
 mod repair;
 mod replay;
+mod replica;
 mod report;
 pub mod retention;
 #[cfg(not(feature = "test-util"))]
@@ -145,6 +150,7 @@ pub use meta::{ParentSave, PhaseInfo, PhaseMeta};
 pub use name::check_name;
 pub use options::{Migrations, Options};
 pub use repair::Repaired;
+pub use replica::{Record, Replica, ReplicaError};
 pub use report::{LoadReport, Skipped};
 pub use store::Store;
 pub use writer::{Loaded, Writer};

@@ -77,6 +77,9 @@ pub(crate) struct FileMeta {
     /// contents is damaged.
     #[serde(default)]
     pub(crate) carried: u64,
+    /// Set in a record only: the oldest save to which its writer can return. A store with this record needs no older heads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) oldest: Option<u64>,
     /// Milliseconds since 1970 in UTC.
     pub(crate) created_ms: u64,
     pub(crate) schema: String,
@@ -104,6 +107,7 @@ impl FileMeta {
             epoch,
             base: None,
             carried: 0,
+            oldest: None,
             created_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             schema: options.schema.clone(),
             schema_version: options.schema_version,

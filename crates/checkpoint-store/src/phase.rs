@@ -1,10 +1,12 @@
 //! Writes a whole state to its own file, a phase, which never changes.
 
+use crate::codec::CompressionEffort;
 use crate::compact::JournalWeight;
 use crate::dir::{MAX_FILE, read_up_to};
 use crate::disk::FileHandle;
 use crate::error::{Error, Kind, Result};
 use crate::file_builder::{FileBuilder, read_meta, read_phase};
+use crate::frame::DELTA;
 use crate::id::PhaseId;
 use crate::id::Seqs;
 use crate::meta::{Base, FileMeta, ParentSave, PhaseMeta};
@@ -12,7 +14,7 @@ use crate::name::{self, FileName};
 use crate::raw_writer::RawWriter;
 use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
-use crate::saves::Saves;
+use crate::saves::{PackedFrame, Saves};
 
 /// The largest number of taken phase numbers that a writer skips. A fenced writer leaves at most one.
 const MAX_TAKEN_PHASES: u64 = 64;
@@ -49,7 +51,12 @@ impl RawWriter {
         meta: PhaseMeta,
         parent: Option<ParentSave>,
     ) -> Result<PhaseId> {
-        let (base, file) = self.save_with_repair(0, |writer| {
+        // The events are in the records before, so the record of the phase has only the head. The writer of a fork has no replica.
+        let head = match self.is_replicated() {
+            true => Some(self.packed_head(state.head.clone().unwrap_or_default())?),
+            false => None,
+        };
+        let (metadata, file) = self.save_with_repair(0, |writer| {
             let mut metadata =
                 FileMeta::new(&writer.options, writer.epoch.number, writer.dir.disk());
             metadata.phase = Some(phase.into());
@@ -58,7 +65,28 @@ impl RawWriter {
             metadata.meta = meta.clone();
             writer.write_phase(metadata, &state)
         })?;
-        self.event_bytes = state.event_bytes();
+        if let Some(head) = head {
+            let record = self.record(&head, Some(metadata.clone()));
+            self.replicate(|replica| replica.append(&record?))?;
+        }
+        self.continue_phase(&metadata, file, state.event_bytes());
+        Ok(metadata.id)
+    }
+
+    /// Packs the head of a phase as the frame after the newest save.
+    fn packed_head(&self, head: Vec<u8>) -> Result<PackedFrame> {
+        let (seq, len) = (self.next_seq()?, head.len());
+        PackedFrame::pack(DELTA, seq, len, head, CompressionEffort::Save)
+            .map_err(|kind| Error::new(self.dir.path(), kind))
+    }
+
+    /// Continues after a phase, which has all saves before it.
+    fn continue_phase(&mut self, metadata: &FileMeta, file: Box<dyn FileHandle>, event_bytes: u64) {
+        let base = Base {
+            id: metadata.id,
+            seq: metadata.seq,
+        };
+        self.event_bytes = event_bytes;
         self.seq = base.seq;
         self.base = Some(base);
         self.base_file = Some(file);
@@ -67,19 +95,22 @@ impl RawWriter {
         self.weight = JournalWeight::default();
         self.journal = None;
         self.known_files.files.insert(base.file_name());
-        Ok(base.id)
     }
 
     fn write_phase(
         &mut self,
         mut metadata: FileMeta,
         state: &State,
-    ) -> Result<(Base, Box<dyn FileHandle>)> {
-        let seq = self.free_phase()?;
-        metadata.seq = seq;
-        let id = metadata.id;
-        let name = FileName::Phase { seq }.to_string();
-        let bytes = FileBuilder::new(&metadata, 0, self.dir.disk().random())
+    ) -> Result<(FileMeta, Box<dyn FileHandle>)> {
+        metadata.seq = self.free_phase()?;
+        let file = self.write_phase_file(&metadata, state)?;
+        Ok((metadata, file))
+    }
+
+    /// Writes a phase whose metadata is complete.
+    fn write_phase_file(&self, metadata: &FileMeta, state: &State) -> Result<Box<dyn FileHandle>> {
+        let name = FileName::Phase { seq: metadata.seq }.to_string();
+        let bytes = FileBuilder::new(metadata, 0, self.dir.disk().random())
             .and_then(|image| image.write_phase(state))
             .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
         if sabotage::is_on(Sabotage::DropProgressEarly)
@@ -92,7 +123,7 @@ impl RawWriter {
             self.epoch.confirm(&self.dir)?;
         }
         self.dir.confirm_named(&name, &*file)?;
-        Ok((Base { id, seq }, file))
+        Ok(file)
     }
 
     /// Removes all phases except the newest `keep` and the one of the current state.

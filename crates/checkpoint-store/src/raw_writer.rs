@@ -15,11 +15,12 @@ use crate::journal::Journal;
 use crate::load::{self, Entry, Index, LoadPurpose, Loaded};
 use crate::lock::Epoch;
 use crate::lock::Lock;
-use crate::meta::Base;
+use crate::meta::{Base, FileMeta};
 use crate::name::{FileName, QUARANTINE};
 use crate::options::Options;
 use crate::repair::{KnownFiles, Repaired};
 use crate::replay::MAX_STATE;
+use crate::replica::{Record, Replica, ReplicaError};
 use crate::retention::{self, RetainedFile, RetentionPolicy};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::PackedFrame;
@@ -50,6 +51,8 @@ pub(crate) struct RawWriter {
     /// The share of old heads in the journal.
     pub(crate) weight: JournalWeight,
     health: WriterHealth,
+    /// Gets each save before its acknowledgement.
+    replica: Option<Box<dyn Replica>>,
     pub(crate) known_files: KnownFiles,
     pub(crate) last_repair: Option<Repaired>,
 }
@@ -62,6 +65,11 @@ enum WriterHealth {
     Unrepaired(Error),
     Failed(String),
     Fenced {
+        by: u64,
+    },
+    /// The replica may lack a save that the files have.
+    Unreplicated(String),
+    ReplicaFenced {
         by: u64,
     },
 }
@@ -101,6 +109,7 @@ impl RawWriter {
             event_bytes: loaded.state.event_bytes(),
             weight: JournalWeight::default(),
             health: WriterHealth::Sound,
+            replica: None,
             known_files: KnownFiles::default(),
             last_repair: None,
             dir,
@@ -197,8 +206,78 @@ impl RawWriter {
                 own: self.epoch.number,
                 by: *by,
             },
+            WriterHealth::Unreplicated(reason) => Kind::Unreplicated {
+                reason: reason.clone(),
+            },
+            WriterHealth::ReplicaFenced { by } => Kind::ReplicaFenced { by: *by },
         };
         Err(Error::new(self.dir.path(), kind))
+    }
+
+    /// Sends all later saves to a replica, and first all blobs of the store.
+    pub(crate) fn set_replica(&mut self, replica: Box<dyn Replica>) -> Result<()> {
+        self.check_usable()?;
+        let (own, newest) = (self.seq, replica.newest().get());
+        self.replica = Some(replica);
+        // If a step fails, the writer must not save without this replica.
+        let reason = "the replica was not accepted".to_owned();
+        let health = std::mem::replace(&mut self.health, WriterHealth::Unreplicated(reason));
+        if own != newest {
+            let replica = newest;
+            return Err(Error::new(
+                self.dir.path(),
+                Kind::OtherSaves { own, replica },
+            ));
+        }
+        for name in blob::names(&self.dir)? {
+            let bytes = blob::get(&self.dir, &name)?;
+            self.replicate(|replica| replica.put_blob(&name, &bytes))?;
+        }
+        self.health = health;
+        Ok(())
+    }
+
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.replica.is_some()
+    }
+
+    /// Sends something that is durable to the replica, if there is one. If the replica does not confirm it, the writer never saves again.
+    pub(crate) fn replicate(
+        &mut self,
+        send: impl FnOnce(&mut dyn Replica) -> Result<(), ReplicaError>,
+    ) -> Result<()> {
+        let Some(replica) = &mut self.replica else {
+            return Ok(());
+        };
+        // This is the health if the replica panics.
+        let reason = "the replica gave no answer".to_owned();
+        let health = std::mem::replace(&mut self.health, WriterHealth::Unreplicated(reason));
+        let Err(refused) = send(&mut **replica) else {
+            self.health = health;
+            return Ok(());
+        };
+        self.health = match refused {
+            ReplicaError::Fenced { by } => WriterHealth::ReplicaFenced { by },
+            ReplicaError::Unconfirmed(err) => WriterHealth::Unreplicated(err.to_string()),
+        };
+        self.check_usable()
+    }
+
+    /// Encodes a save for the replica; `metadata` belongs to a phase.
+    pub(crate) fn record(
+        &self,
+        kept: &PackedFrame,
+        metadata: Option<FileMeta>,
+    ) -> Result<Record, ReplicaError> {
+        let metadata = metadata.unwrap_or_else(|| {
+            let mut metadata = FileMeta::new(&self.options, self.epoch.number, self.dir.disk());
+            metadata.seq = kept.frame.seq;
+            metadata.base = self.base;
+            metadata.oldest = self.seqs.first();
+            metadata
+        });
+        Record::new(metadata, kept, self.dir.disk().random())
+            .map_err(|kind| ReplicaError::Unconfirmed(kind.into()))
     }
 
     pub(crate) fn is_unrepaired(&self) -> bool {
@@ -352,7 +431,20 @@ impl RawWriter {
             writer.put(&frames)?;
             writer.confirm()
         })?;
+        self.replicate_saves(&frames)?;
         Ok(self.acknowledge(frames))
+    }
+
+    /// Sends frames that are on disk to the replica, if there is one.
+    fn replicate_saves(&mut self, frames: &[PackedFrame]) -> Result<()> {
+        if !self.is_replicated() {
+            return Ok(());
+        }
+        for kept in frames {
+            let record = self.record(kept, None);
+            self.replicate(|replica| replica.append(&record?))?;
+        }
+        Ok(())
     }
 
     /// Writes frames to disk. They count only after `confirm` and `acknowledge`.
@@ -407,7 +499,7 @@ impl RawWriter {
             writer.epoch.confirm(&writer.dir)
         })?;
         self.known_files.files.insert(blob::shown(name));
-        Ok(())
+        self.replicate(|replica| replica.put_blob(name, bytes))
     }
 
     pub(crate) fn next_seq(&self) -> Result<u64> {

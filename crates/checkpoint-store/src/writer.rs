@@ -19,6 +19,7 @@ use crate::options::Options;
 use crate::raw_writer::RawWriter;
 use crate::repair::Repaired;
 use crate::replay::{self, Events};
+use crate::replica::Replica;
 use crate::report::LoadReport;
 use crate::retention::{RetainedFile, RetentionPolicy};
 
@@ -143,7 +144,8 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned + Send> Wr
     /// # Errors
     /// A value that cannot be encoded, or is too large, fails before anything is written, and the writer stays usable.
     /// [`is_fenced`](Error::is_fenced) if a newer writer took over, [`is_full`](Error::is_full) if the disk has no room for it,
-    /// [`is_poisoned`](Error::is_poisoned) if the save could not be written to a new file either.
+    /// [`is_poisoned`](Error::is_poisoned) if the save could not be written to a new file either,
+    /// [`is_unreplicated`](Error::is_unreplicated) if the replica did not confirm it.
     pub fn append(&mut self, head: &H, events: &[E]) -> Result<Seq> {
         let (raw, head_len) = encode_save(self.path(), head, events)?;
         self.raw.append(raw, head_len).map(Seq::new)
@@ -176,9 +178,24 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned + Send> Wr
     /// Stores bytes permanently under a name in `blobs/`. To store the same bytes again is no error.
     ///
     /// # Errors
-    /// If a blob with this name has other bytes, or if the name is not allowed. The rules are the same as for the name of a phase.
+    /// If a blob with this name has other bytes, or if the name is not allowed. The rules are the same as for the name of a phase. If the replica did
+    /// not confirm the blob, as for [`append`](Self::append).
     pub fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.raw.put_blob(name, bytes)
+    }
+
+    /// Sends every later save, undo, phase and blob to `replica` before it is acknowledged. First sends all blobs of the store.
+    ///
+    /// The replica must end at the newest save of this store: start with an empty store and an empty replica, or rebuild a
+    /// store from the records of the replica. A store that another replica refused, or whose program was killed during a save, may have one save more
+    /// than the replica. Only the numbers of the saves are compared, so never set a replica in a directory whose saves another writer has replaced in
+    /// the replica.
+    ///
+    /// # Errors
+    /// [`is_unreplicated`](Error::is_unreplicated) if the replica ends at another save, or did not confirm a blob, and
+    /// [`is_fenced`](Error::is_fenced) if another writer continues it. After an error, the writer never saves again.
+    pub fn set_replica(&mut self, replica: Box<dyn Replica>) -> Result<()> {
+        self.raw.set_replica(replica)
     }
 
     /// Removes old phases and damaged files that were set aside, and returns them. The newest valid state and all files that it needs stay. See

@@ -18,6 +18,7 @@ mod model;
 mod order;
 mod phase;
 mod repair;
+mod replica;
 mod retention;
 mod safety;
 mod saves;
