@@ -64,6 +64,10 @@ pub(crate) enum Kind {
     OtherSaves { own: u64, replica: u64 },
     #[error("is not a valid record: {reason}; get the record from the replica again")]
     BadRecord { reason: String },
+    #[error(
+        "is the record after save {previous}, but the store ends at save {newest}; add the records after save {newest} in their order"
+    )]
+    OutOfOrder { previous: u64, newest: u64 },
     #[error("was removed while it was open; find out what removes it, then open it again")]
     Vanished,
     #[error(
@@ -261,7 +265,7 @@ impl Error {
         matches!(self.kind, Kind::Fenced { .. } | Kind::ReplicaFenced { .. })
     }
 
-    /// Returns whether the store and its replica have different saves, or may have. To continue, rebuild the store from the
+    /// Returns whether the store and its replica have different saves, or may have. To continue, [`rebuild`](crate::rebuild()) the store from the
     /// records, in another directory. A save that failed with this error was not acknowledged, but the replica may have it.
     pub fn is_unreplicated(&self) -> bool {
         matches!(

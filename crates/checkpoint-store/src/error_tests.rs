@@ -48,6 +48,10 @@ fn errors_have_hints() {
         Kind::BadRecord {
             reason: "the frame has a wrong checksum at byte 32".into(),
         },
+        Kind::OutOfOrder {
+            previous: 8,
+            newest: 6,
+        },
         Kind::Vanished,
         Kind::Poisoned {
             first: "/s/progress: cannot sync: input/output error".into(),

@@ -52,7 +52,7 @@
 //! writes all frames to a new file. It does the same if its files or the whole directory were removed.
 //!
 //! A [`Replica`] gets each save after the files have it and before the acknowledgement. So it has every acknowledged save, and at most one more. It
-//! gets a *record* of each save, from which a store can be made again.
+//! gets a *record* of each save, and [`rebuild`](fn@rebuild) makes a store from the records: with the same states, numbers and phases, but with other files.
 //!
 //! The last frame of a phase counts the frames and bytes before it. Each frame has a checksum seeded with the random salt of the file, and
 //! consecutive frames have consecutive numbers. Together these checks detect every accident that a digest of the contents detects, so there is no
@@ -80,6 +80,7 @@
 //   replica                            a second place for all saves, and the record of one save
 //   journal, compact                   the file that a writer appends to, and the first contents of the next one
 //   raw_writer, repair, generation, phase  the writer without types: opening, repair after a failure, journals, phases
+//   rebuild                            a store from the records of a replica
 //   fold, writer, store, fork, reader, list, verify  the same with types, and the read-only calls
 mod blob;
 #[cfg(test)]
@@ -117,6 +118,7 @@ mod options;
 mod phase;
 mod raw_writer;
 pub mod reader;
+mod rebuild;
 mod repair;
 mod replay;
 mod replica;
@@ -149,6 +151,10 @@ pub use list::entry_on;
 pub use meta::{ParentSave, PhaseInfo, PhaseMeta};
 pub use name::check_name;
 pub use options::{Migrations, Options};
+pub use rebuild::rebuild;
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub use rebuild::rebuild_on;
 pub use repair::Repaired;
 pub use replica::{Record, Replica, ReplicaError};
 pub use report::{LoadReport, Skipped};

@@ -131,7 +131,7 @@ impl Index {
     }
 }
 
-fn check_schema(meta: &FileMeta, want: LoadPurpose<'_>) -> Result<(), Kind> {
+pub(crate) fn check_schema(meta: &FileMeta, want: LoadPurpose<'_>) -> Result<(), Kind> {
     let Some(options) = want.options() else {
         return Ok(());
     };

@@ -58,6 +58,32 @@ impl RawWriter {
         Ok(())
     }
 
+    /// Continues in a new journal that also has the saves `more`.
+    pub(crate) fn extend_journal(&mut self, more: Vec<PackedFrame>) -> Result<()> {
+        if more.is_empty() {
+            return Ok(());
+        }
+        if self.journal.is_some() {
+            self.epoch.take_next(&self.dir)?;
+        }
+        let before = self.saves.files();
+        let saves = self.saves.all(&self.dir);
+        let saves = saves.chain(more.into_iter().map(Ok));
+        let started = self.start_journal_with(self.seq, saves, None, &[])?;
+        self.weight = self.use_journal(started);
+        self.drop_older_generations(&before);
+        Ok(())
+    }
+
+    /// Continues in a journal without the heads before the save `first`, if they outweigh the rest.
+    pub(crate) fn drop_heads_before(&mut self, first: u64) -> Result<()> {
+        if self.weight.is_due(self.dir.disk().stride()) && self.seqs.contains(first) {
+            self.replace_journal(first)?;
+            self.weight = self.weight.compacted();
+        }
+        Ok(())
+    }
+
     /// Creates this epoch's journal with all saves since the base.
     pub(crate) fn start_journal(&mut self) -> Result<()> {
         let saves = self.saves.all(&self.dir);

@@ -17,7 +17,7 @@ use crate::sabotage::{self, Sabotage};
 use crate::saves::{PackedFrame, Saves};
 
 /// The largest number of taken phase numbers that a writer skips. A fenced writer leaves at most one.
-const MAX_TAKEN_PHASES: u64 = 64;
+pub(crate) const MAX_TAKEN_PHASES: u64 = 64;
 
 impl RawWriter {
     /// Writes `head` and all events to a phase file.
@@ -81,7 +81,12 @@ impl RawWriter {
     }
 
     /// Continues after a phase, which has all saves before it.
-    fn continue_phase(&mut self, metadata: &FileMeta, file: Box<dyn FileHandle>, event_bytes: u64) {
+    pub(crate) fn continue_phase(
+        &mut self,
+        metadata: &FileMeta,
+        file: Box<dyn FileHandle>,
+        event_bytes: u64,
+    ) {
         let base = Base {
             id: metadata.id,
             seq: metadata.seq,
@@ -108,7 +113,11 @@ impl RawWriter {
     }
 
     /// Writes a phase whose metadata is complete.
-    fn write_phase_file(&self, metadata: &FileMeta, state: &State) -> Result<Box<dyn FileHandle>> {
+    pub(crate) fn write_phase_file(
+        &self,
+        metadata: &FileMeta,
+        state: &State,
+    ) -> Result<Box<dyn FileHandle>> {
         let name = FileName::Phase { seq: metadata.seq }.to_string();
         let bytes = FileBuilder::new(metadata, 0, self.dir.disk().random())
             .and_then(|image| image.write_phase(state))
@@ -146,7 +155,7 @@ impl RawWriter {
     }
 
     /// Returns the events of the current state: those of the base, read from disk, and those of the saves since then.
-    fn events(&self) -> Result<Vec<Events>> {
+    pub(crate) fn events(&self) -> Result<Vec<Events>> {
         if self.event_bytes == 0 {
             return Ok(Vec::new());
         }

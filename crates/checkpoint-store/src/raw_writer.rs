@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::blob;
-use crate::chain;
+use crate::chain::{self, Part};
 use crate::codec::{self, CompressionEffort};
 use crate::compact::JournalWeight;
 use crate::dir::{Dir, MAX_FILE, Temp};
@@ -57,6 +57,20 @@ pub(crate) struct RawWriter {
     pub(crate) last_repair: Option<Repaired>,
 }
 
+/// A store that a writer took over, and the files that it had before.
+#[derive(Debug)]
+pub(crate) struct TakenStore {
+    pub(crate) loaded: Loaded,
+    entries: Vec<Entry>,
+}
+
+impl TakenStore {
+    /// Returns whether the next journal may continue the loaded ones without a copy.
+    pub(crate) fn may_link(&self) -> bool {
+        self.loaded.report.is_undamaged()
+    }
+}
+
 /// Whether saves can succeed.
 #[derive(Debug)]
 enum WriterHealth {
@@ -76,15 +90,27 @@ enum WriterHealth {
 
 impl RawWriter {
     pub(crate) fn open(path: &Path, options: Options) -> Result<(Self, Loaded)> {
-        let dir = if options.create {
-            Dir::create(path)
-        } else {
-            Dir::open(path)
-        }?;
-        Self::open_on(dir, options)
+        Self::open_on(Self::directory(path, &options)?, options)
+    }
+
+    /// Opens the directory of a store, and makes it if the options permit this.
+    pub(crate) fn directory(path: &Path, options: &Options) -> Result<Dir> {
+        match options.create {
+            true => Dir::create(path),
+            false => Dir::open(path),
+        }
     }
 
     pub(crate) fn open_on(dir: Dir, options: Options) -> Result<(Self, Loaded)> {
+        let (mut writer, mut taken) = Self::take_over(dir, options)?;
+        writer.continue_journal(&taken.loaded.journal, taken.may_link(), Vec::new())?;
+        writer.remove_unneeded(&mut taken)?;
+        writer.known_files = KnownFiles::of(&writer.dir)?;
+        Ok((writer, taken.loaded))
+    }
+
+    /// Takes the lock and the next epoch, and loads the newest state. The writer has no journal yet.
+    pub(crate) fn take_over(dir: Dir, options: Options) -> Result<(Self, TakenStore)> {
         let lock = Lock::take(&dir)?;
         // This fails for a store that this program cannot read, and leaves the store unchanged.
         let before = Index::read(&dir, LoadPurpose::Writer(&options))?;
@@ -95,7 +121,7 @@ impl RawWriter {
             false => Index::read(&dir, LoadPurpose::Writer(&options))?,
         };
         let entries = index.entries.clone();
-        let mut loaded = load::newest(&dir, index)?;
+        let loaded = load::newest(&dir, index)?;
         let mut writer = Self {
             lock,
             options,
@@ -120,33 +146,45 @@ impl RawWriter {
             let vanished = || Error::new(writer.dir.path(), Kind::Vanished);
             writer.base_file = Some(file.ok_or_else(vanished)?);
         }
-        if let Some(used) = loaded.journal.last()
-            && loaded.journal.iter().any(|part| !part.frames.is_empty())
-        {
-            // The last good frames go to a file of this epoch, which continues the old file. The old file is never appended to, so no acknowledged
-            // save ever follows a torn tail.
-            let (from, to) = (used.meta.schema_version, writer.options.schema_version);
-            let may_link = loaded.report.is_undamaged() && from == to;
-            let (continued, copied) = chain::plan(&writer.dir, &loaded.journal, may_link)?;
-            let copied = copied.map(|kept| {
-                let kept = writer.options.migrations.save(kept, from, to);
-                kept.map_err(|kind| Error::new(writer.dir.path(), kind))
-            });
-            let end = used.frames.last().map_or(0, |frame| frame.end());
-            let torn = match sabotage::is_on(Sabotage::SkipTailCut) {
-                true => &used.bytes[end..],
-                false => &[],
-            };
-            let started = writer.start_journal_with(loaded.seq, copied, continued, torn)?;
-            writer.weight = writer.use_journal(started);
+        Ok((writer, TakenStore { loaded, entries }))
+    }
+
+    /// Starts this epoch's journal with the saves of the journals `parts`, which it continues, and the saves `more` after them. Makes no journal if
+    /// there are no saves.
+    pub(crate) fn continue_journal(
+        &mut self,
+        parts: &[Part],
+        may_link: bool,
+        more: Vec<PackedFrame>,
+    ) -> Result<()> {
+        if more.is_empty() && parts.iter().all(|part| part.frames.is_empty()) {
+            return Ok(());
         }
-        writer.remove_unneeded(&mut loaded, &entries)?;
-        writer.known_files = KnownFiles::of(&writer.dir)?;
-        Ok((writer, loaded))
+        // The last good frames go to a file of this epoch, which continues the old file. The old file is never appended to, so no acknowledged save
+        // ever follows a torn tail.
+        let used = parts.last();
+        let to = self.options.schema_version;
+        let from = used.map_or(to, |used| used.meta.schema_version);
+        let (continued, copied) = chain::plan(&self.dir, parts, may_link && from == to)?;
+        let copied = copied.map(|kept| {
+            let kept = self.options.migrations.save(kept, from, to);
+            kept.map_err(|kind| Error::new(self.dir.path(), kind))
+        });
+        let torn = match used {
+            Some(used) if sabotage::is_on(Sabotage::SkipTailCut) => {
+                &used.bytes[used.frames.last().map_or(0, |frame| frame.end())..]
+            }
+            _ => &[],
+        };
+        let saves = copied.chain(more.into_iter().map(Ok));
+        let started = self.start_journal_with(self.seq, saves, continued, torn)?;
+        self.weight = self.use_journal(started);
+        Ok(())
     }
 
     /// Removes or sets aside the files that the loaded state does not need. No removed file has the only copy of anything.
-    fn remove_unneeded(&self, loaded: &mut Loaded, entries: &[Entry]) -> Result<()> {
+    pub(crate) fn remove_unneeded(&self, taken: &mut TakenStore) -> Result<()> {
+        let TakenStore { loaded, entries } = taken;
         for skipped in &loaded.report.skipped {
             let aside = self.dir.sub(QUARANTINE, true)?;
             let name = format!("{}.{:08x}", skipped.file, self.epoch.number);
@@ -166,7 +204,7 @@ impl RawWriter {
             && self.journal.is_some()
             && loaded.report.is_undamaged()
         {
-            for old in entries {
+            for old in entries.iter() {
                 if old.meta.phase.is_none()
                     && old.meta.base == used.meta.base
                     && old.meta.epoch < used.meta.epoch
@@ -378,27 +416,27 @@ impl RawWriter {
     /// Saves a head and events in one frame: one write, one sync.
     pub(crate) fn append(&mut self, raw: Vec<u8>, head_len: usize) -> Result<u64> {
         let events = (raw.len() - head_len) as u64;
-        let limit = MAX_STATE - u64::from(crate::frame::MAX_RAW);
-        let bytes = self.event_bytes + events;
-        if bytes > limit {
-            let kind = Kind::TooLarge {
-                what: "the history",
-                bytes,
-                limit,
-            };
-            return Err(Error::new(self.dir.path(), kind));
-        }
+        let event_bytes = self
+            .event_bytes_with(events)
+            .map_err(|kind| Error::new(self.dir.path(), kind))?;
         // An undo does not compact: it may return to a save whose head a compaction would drop.
         self.compact()?;
         let seq = self.write(DELTA, head_len, raw)?;
-        self.event_bytes += events;
+        self.event_bytes = event_bytes;
         Ok(seq)
+    }
+
+    /// Returns the number of bytes of all events together with `more` bytes; refuses a state that could not be loaded.
+    pub(crate) fn event_bytes_with(&self, more: u64) -> Result<u64, Kind> {
+        let limit = MAX_STATE - u64::from(crate::frame::MAX_RAW);
+        let bytes = self.event_bytes + more;
+        within("the history", bytes as usize, limit as usize)?;
+        Ok(bytes)
     }
 
     /// Returns to the state of an earlier save, by an undo frame.
     pub(crate) fn truncate_to(&mut self, seq: u64) -> Result<u64> {
-        let base = self.base.map_or(0, |base| base.seq);
-        if seq != base && !self.seqs.contains(seq) {
+        if !self.can_return_to(seq) {
             return Err(Error::new(
                 self.dir.path(),
                 Kind::UnknownSeq { requested: seq },
@@ -411,6 +449,10 @@ impl RawWriter {
         self.seqs.truncate_after(seq);
         self.seqs.push(new);
         Ok(new)
+    }
+
+    pub(crate) fn can_return_to(&self, seq: u64) -> bool {
+        seq == self.base.map_or(0, |base| base.seq) || self.seqs.contains(seq)
     }
 
     fn write(&mut self, kind: u8, head_len: usize, raw: Vec<u8>) -> Result<u64> {

@@ -36,7 +36,7 @@ use crate::saves::PackedFrame;
 ///
 /// [`Writer::set_replica`](crate::Writer::set_replica) gives a writer its replica. For each save, undo, phase and blob, the writer makes it durable in
 /// its own files, calls the replica, and returns to its caller only after the replica returned `Ok`. After an error or a panic of a replica, the writer
-/// never saves again: the replica may have the save, or not. To continue, rebuild a store from the records in another directory.
+/// never saves again: the replica may have the save, or not. To continue, [`rebuild`](crate::rebuild()) a store from the records in another directory.
 ///
 /// Removals, compactions and repairs of the writer's files don't change the replica.
 pub trait Replica: fmt::Debug + Send + Sync {
@@ -78,7 +78,7 @@ impl From<io::Error> for ReplicaError {
     }
 }
 
-/// One save, undo or phase of a store, as bytes. Any process can check a record alone, and rebuild a store from all of them.
+/// One save, undo or phase of a store, as bytes. Any process can check a record alone, and [`rebuild`](crate::rebuild()) a store from all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     bytes: Vec<u8>,
@@ -125,6 +125,14 @@ impl Record {
     /// Returns the bytes of the record, for [`parse`](Self::parse). They have a length of their own only as a whole, so a log must store their length.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Returns the frame of the save. In a record of a phase, it has only the head.
+    pub(crate) fn packed(&self) -> PackedFrame {
+        PackedFrame {
+            frame: self.frame,
+            stored: self.frame.stored(&self.bytes).to_vec(),
+        }
     }
 
     fn decode(bytes: Vec<u8>) -> Result<Self, FrameFault> {

@@ -27,6 +27,7 @@ fn parsed_record_equals_the_record() {
     let parsed = Record::parse(record.as_bytes().to_vec(), "place").unwrap();
     assert_eq!(parsed, record);
     assert_eq!((parsed.seq(), parsed.previous), (Seq::new(7), 6));
+    assert_eq!(parsed.packed().unpack().unwrap(), [1, 0x82, 2, 3]);
 }
 
 #[test]
@@ -70,11 +71,7 @@ fn record_of_a_newer_container_is_an_error_with_its_version() {
 fn save_that_does_not_follow_the_stated_one_is_refused() {
     let record = small();
     let mut image = FileBuilder::new(&record.meta, 4, 5).unwrap();
-    let stored = record.frame.stored(&record.bytes).to_vec();
-    image.push_stored(&PackedFrame {
-        frame: record.frame,
-        stored,
-    });
+    image.push_stored(&record.packed());
     let err = Record::parse(image.bytes, "place").unwrap_err();
     assert!(err.to_string().contains("out of sequence"), "{err}");
 }

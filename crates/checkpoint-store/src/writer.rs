@@ -186,10 +186,11 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned + Send> Wr
 
     /// Sends every later save, undo, phase and blob to `replica` before it is acknowledged. First sends all blobs of the store.
     ///
-    /// The replica must end at the newest save of this store: start with an empty store and an empty replica, or rebuild a
-    /// store from the records of the replica. A store that another replica refused, or whose program was killed during a save, may have one save more
-    /// than the replica. Only the numbers of the saves are compared, so never set a replica in a directory whose saves another writer has replaced in
-    /// the replica.
+    /// The replica must end at the newest save of this store. There are three ways to begin: with an empty store and an empty replica; with a store
+    /// that [`rebuild`](crate::rebuild()) made from the replica; or with a replica that has a copy of the store's directory, for example of a fork.
+    ///
+    /// The store may have one save more than its replica if the program was killed during a save, or if the replica refused the save. Only the
+    /// numbers are compared. So never set a replica in a directory whose last save another writer has replaced in the replica.
     ///
     /// # Errors
     /// [`is_unreplicated`](Error::is_unreplicated) if the replica ends at another save, or did not confirm a blob, and

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use checkpoint_store::{
-    Error, Options, PhaseMeta, Record, Replica, ReplicaError, Seq, fork, reader,
+    Error, Options, PhaseMeta, Record, Replica, ReplicaError, Seq, fork, reader, rebuild,
 };
 
-use crate::support::{Dir, Log};
+use crate::support::{Dir, Log, files};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
@@ -28,6 +28,8 @@ struct Inner {
     /// The fault of the next call.
     fault: Option<Fault>,
     calls: usize,
+    /// The number of the save with which the replica began.
+    begin: u64,
     /// The store that must already have whatever the replica gets.
     dir: Option<PathBuf>,
 }
@@ -66,11 +68,19 @@ impl Memory {
         }
         Ok(())
     }
+
+    fn rebuild(&self) -> Dir {
+        let dir = Dir::new();
+        let records = self.records().into_iter().map(Ok::<_, Error>);
+        rebuild(&dir.path, &Options::default(), records).unwrap();
+        dir
+    }
 }
 
 impl Replica for Memory {
     fn newest(&self) -> Seq {
-        self.records().last().map_or(Seq::ZERO, Record::seq)
+        let begin = Seq::new(self.inner().begin);
+        self.records().last().map_or(begin, Record::seq)
     }
 
     fn append(&mut self, record: &Record) -> Result<(), ReplicaError> {
@@ -114,9 +124,21 @@ fn replica_gets_every_save_after_the_files_have_it() {
     writer.truncate_to(Seq::new(1)).unwrap();
     writer.save_phase("p", &4, PhaseMeta::default()).unwrap();
     writer.append(&5, &[5]).unwrap();
-    writer.save_phase("q", &6, finished()).unwrap();
+    let id = writer.save_phase("q", &6, finished()).unwrap();
     assert_eq!(replica.seqs(), [1, 2, 3, 4, 5, 6]);
     assert_eq!(replica.inner().blobs.get("prompt").unwrap(), b"text");
+
+    let new = replica.rebuild();
+    let (local, rebuilt) = (dir.load(), new.load());
+    assert_eq!(
+        (rebuilt.head, &rebuilt.events[..], rebuilt.seq),
+        (Some(6), &[1, 5][..], local.seq)
+    );
+    let phases = reader::phases(&new.path).unwrap();
+    assert_eq!(phases, reader::phases(&dir.path).unwrap());
+    assert_eq!((phases[0].id, &phases[0].meta), (id, &finished()));
+    let stores = |dir: &Dir| reader::list(dir.path.parent().unwrap()).unwrap();
+    assert!(stores(&new)[0].finished && stores(&dir)[0].finished);
 }
 
 type Call = fn(&mut Log) -> Result<(), Error>;
@@ -197,7 +219,7 @@ fn store_with_other_saves_than_the_replica_is_refused() {
 
 /// After a kill between the two copies of a save, the files have one save more than the replica.
 #[test]
-fn store_with_one_save_more_than_the_replica_is_refused() {
+fn store_continues_from_its_replica_after_a_kill_between_both_copies() {
     let (dir, replica) = (Dir::new(), Memory::default());
     let mut writer = open(&dir.path, &replica);
     writer.append(&1, &[1]).unwrap();
@@ -208,6 +230,37 @@ fn store_with_one_save_more_than_the_replica_is_refused() {
     assert_eq!(loaded.head, Some(2));
     let err = writer.set_replica(Box::new(replica.clone())).unwrap_err();
     assert!(err.is_unreplicated(), "{err}");
+
+    let new = replica.rebuild();
+    let mut writer = open(&new.path, &replica);
+    assert_eq!(writer.append(&3, &[3]).unwrap(), Seq::new(2));
+    assert_eq!(new.load().events, [1, 3]);
+    assert_eq!(replica.seqs(), [1, 2]);
+}
+
+#[test]
+fn replica_may_begin_with_a_copy_of_the_store() {
+    let (old, forked, copy) = (Dir::new(), Dir::new(), Dir::new());
+    let mut writer = old.with_history();
+    writer.append(&8, &[8]).unwrap();
+    fork(&old.path, Seq::new(7), &forked.path, &Options::default()).unwrap();
+    drop(copy.open());
+    for (name, bytes) in files(&forked.path) {
+        std::fs::write(copy.path.join(name), bytes).unwrap();
+    }
+    let replica = Memory::default();
+    replica.inner().begin = 1;
+    let mut writer = open(&forked.path, &replica);
+    writer.append(&9, &[9]).unwrap();
+    writer.save_phase("p", &10, finished()).unwrap();
+    writer.append(&11, &[11]).unwrap();
+    let records = replica.records().into_iter().map(Ok::<_, Error>);
+    let seq = rebuild(&copy.path, &Options::default(), records).unwrap();
+    assert_eq!(seq, writer.seq());
+    let copied = copy.load();
+    assert_eq!(copied.head, Some(11));
+    assert_eq!(copied.events, [1, 4, 6, 7, 9, 11]);
+    assert_eq!(copied.events, forked.load().events);
 }
 
 #[test]
@@ -252,5 +305,5 @@ fn replica_gets_nothing_from_a_fenced_writer() {
     assert!(old.append(&2, &[2]).unwrap_err().is_fenced());
     assert_eq!(replica.seqs(), [1]);
     new.append(&3, &[3]).unwrap();
-    assert_eq!(replica.seqs(), [1, 2]);
+    assert_eq!(replica.rebuild().load().events, [1, 3]);
 }
