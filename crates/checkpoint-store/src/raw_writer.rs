@@ -298,7 +298,14 @@ impl RawWriter {
             ReplicaError::Fenced { by } => WriterHealth::ReplicaFenced { by },
             ReplicaError::Unconfirmed(err) => WriterHealth::Unreplicated(err.to_string()),
         };
-        self.check_usable()
+        let refused = self.check_usable();
+        if sabotage::is_on(Sabotage::ContinueAfterRefusal) {
+            self.health = health;
+        } else if sabotage::is_on(Sabotage::AcknowledgeBeforeReplica) {
+            self.health = health;
+            return Ok(());
+        }
+        refused
     }
 
     /// Encodes a save for the replica; `metadata` belongs to a phase.
@@ -469,11 +476,17 @@ impl RawWriter {
             frames.push(pack(kind, seq, head_len, raw)?);
         }
         let len = frames.iter().map(PackedFrame::len).sum();
+        let is_early = sabotage::is_on(Sabotage::ReplicateBeforeDisk);
+        if is_early {
+            self.replicate_saves(&frames)?;
+        }
         self.save_with_repair(len, |writer| {
             writer.put(&frames)?;
             writer.confirm()
         })?;
-        self.replicate_saves(&frames)?;
+        if !is_early {
+            self.replicate_saves(&frames)?;
+        }
         Ok(self.acknowledge(frames))
     }
 

@@ -49,6 +49,14 @@ pub enum Sabotage {
     TwoFrames,
     /// A repair writes only the saves in memory, without the older saves, which only the journal has.
     RepairFromMemory,
+    /// A writer acknowledges a save before it knows the answer of its replica, so it ignores the answer.
+    AcknowledgeBeforeReplica,
+    /// A replica gets a save before the save is on disk.
+    ReplicateBeforeDisk,
+    /// A writer saves again after its replica did not confirm a save.
+    ContinueAfterRefusal,
+    /// A rebuild does not notice that a record is missing.
+    RebuildSkipsGap,
     /// A writer does not notice that the name of its journal or of its base phase refers to another file or to none.
     SkipNameCheck,
 }

@@ -163,6 +163,10 @@ pub struct Progress {
     pub blobs: usize,
     /// Whether files were removed since the last acknowledged save.
     pub is_void: bool,
+    /// Number of records that the replica has, if the program has a replica.
+    pub replicated: usize,
+    /// Number of times that the program rebuilt its store from the replica.
+    pub claims: usize,
 }
 
 /// The disk at one moment of a run.

@@ -9,7 +9,7 @@
 //! knows which states may be loaded afterwards.
 //!
 //! Modules in reading order: [`step`] and [`workloads`] (the actions of programs), [`mod@reference`] (the right contents of a store), [`disk`],
-//! [`choice`], [`computer`] and [`sim_disk`] (the model), [`session`] (a program on the model); the layers D0 to D9: [`sim`] and [`race`], [`fault`],
+//! [`choice`], [`computer`] and [`sim_disk`] (the model), [`session`] (a program on the model); the layers D0 to D9: [`sim`], [`race`] and [`replica`], [`fault`],
 //! [`machine`], [`strace`], [`blocklog`], [`storm`], [`writers`], [`fulldisk`], [`bytes`], [`sabotages`]; and [`outcome`], the report of a layer.
 
 pub mod agents;
@@ -37,6 +37,7 @@ pub mod program;
 pub mod race;
 pub mod reference;
 pub mod rename_saver;
+pub mod replica;
 pub mod rng;
 pub mod sabotages;
 pub mod saver;

@@ -12,8 +12,8 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use rlm_crash::outcome::{Level, Outcome};
 use rlm_crash::{
-    blocklog, bytes, cases, child, counting, fault, fulldisk, machine, race, sabotages, sim, storm,
-    strace, writers,
+    blocklog, bytes, cases, child, counting, fault, fulldisk, machine, race, replica, sabotages,
+    sim, storm, strace, writers,
 };
 use serde_json::json;
 
@@ -29,7 +29,7 @@ struct Layer {
     run: fn(Level) -> Outcome,
 }
 
-const LAYERS: [Layer; 11] = [
+const LAYERS: [Layer; 12] = [
     Layer {
         item: "D0",
         name: "sim",
@@ -41,6 +41,12 @@ const LAYERS: [Layer; 11] = [
         name: "race",
         what: "model of two writers, one of which takes the store over",
         run: race::run,
+    },
+    Layer {
+        item: "D0",
+        name: "replica",
+        what: "model of a writer with a replica, which refuses a save, loses a request or an answer, or dies; power cuts and faults of the disk",
+        run: replica::run,
     },
     Layer {
         item: "D1",

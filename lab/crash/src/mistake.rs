@@ -28,7 +28,7 @@ pub fn during<T>(sabotage: Sabotage, act: impl FnOnce() -> T) -> T {
 }
 
 /// All sabotages.
-pub const ALL: [Sabotage; 21] = [
+pub const ALL: [Sabotage; 25] = [
     Sabotage::DropFileSync,
     Sabotage::DropDirSync,
     Sabotage::SyncAfterRename,
@@ -50,4 +50,8 @@ pub const ALL: [Sabotage; 21] = [
     Sabotage::TwoFrames,
     Sabotage::RepairFromMemory,
     Sabotage::SkipNameCheck,
+    Sabotage::AcknowledgeBeforeReplica,
+    Sabotage::ReplicateBeforeDisk,
+    Sabotage::ContinueAfterRefusal,
+    Sabotage::RebuildSkipsGap,
 ];

@@ -127,6 +127,7 @@ impl Reference {
             forks: self.forks.len(),
             blobs: self.blobs.len(),
             is_void: self.is_void,
+            ..Progress::default()
         }
     }
 

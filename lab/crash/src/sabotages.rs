@@ -4,14 +4,15 @@
 use checkpoint_store::sabotage::Sabotage;
 
 use crate::outcome::{Level, Outcome};
-use crate::{fault, machine, mistake, race, sim};
+use crate::{fault, machine, mistake, race, replica, sim};
 
 /// The function that runs a layer.
 pub type Run = fn(Level) -> Outcome;
 
 /// The layers that search, quick ones first.
-const LAYERS: [(&str, Run); 4] = [
+const LAYERS: [(&str, Run); 5] = [
     ("race", race::run),
+    ("replica", replica::run),
     ("machine", machine::run),
     ("sim", sim::run),
     ("fault", fault::run),

@@ -7,6 +7,8 @@ use checkpoint_store::{Error, Options, PhaseMeta, Seq, Store, Writer, reader};
 
 mod around;
 
+pub(crate) use around::{lose, strict};
+
 use crate::computer::Computer;
 use crate::disk::{Disk, ROOT};
 use crate::reference::{BrokenPromise, CheckResult, Event, Head, Reference, State, broken, text};

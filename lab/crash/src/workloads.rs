@@ -91,6 +91,20 @@ const RACE: [&str; 10] = [
     "a1:20,a1:20,u1,p,p,a1:600",
 ];
 
+/// The steps of a program with a replica. `r` is the start of another program, which claims the replica.
+const REPLICA: [&str; 10] = [
+    "a1:20,a1:20,a2:20",
+    "a1:20,p,a1:20",
+    "a1:20,a1:600,u1,a1:20",
+    "p,p,a1:20",
+    "a1:20,b,r,b,a1:20",
+    "a2:400,p,a1:20,r,a1:600,p,r,u1",
+    "a1:20,f0,a1:900,p,e,a1:20",
+    "f1500,a1:20,r,a1:900,e,r,a1:20",
+    "a1:20,x,a1:20,p,X,a1:20,X,p",
+    COMPACTED,
+];
+
 /// Sizes of a sector and of the reserved room.
 const DISKS: [(usize, u64); 4] = [(512, 0), (512, 2048), (4096, 0), (256, 1024)];
 
@@ -138,7 +152,16 @@ pub fn fault() -> Vec<Workload> {
 
 /// Returns the workloads before the race of two writers.
 pub fn race() -> Vec<Workload> {
-    let all = RACE.iter().enumerate().map(|(index, steps)| {
+    on_disks(&RACE)
+}
+
+/// Returns the workloads of a program with a replica.
+pub fn replica() -> Vec<Workload> {
+    on_disks(&REPLICA)
+}
+
+fn on_disks(all: &[&str]) -> Vec<Workload> {
+    let all = all.iter().enumerate().map(|(index, steps)| {
         let (sector, ahead) = DISKS[index % DISKS.len()];
         Workload {
             sector,

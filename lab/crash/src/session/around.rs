@@ -10,6 +10,7 @@ use checkpoint_store::{Error, Options, Seq, fork_on, reader};
 use super::{DIR, Session};
 use crate::disk::{Disk, ROOT};
 use crate::reference::{BrokenPromise, CheckResult, Event, Head, State, broken, text};
+use crate::sim_disk::Shared;
 
 /// Letters of a blob.
 pub(super) const BLOB: usize = 700;
@@ -118,27 +119,33 @@ impl Session {
         self.shared.pc().harmed = true;
         self.reference.void();
         self.reached();
-        let mut pc = self.shared.pc();
-        let Some(dir) = pc.disk.lookup(ROOT, DIR) else {
-            return;
-        };
-        let names = pc
-            .disk
-            .names(dir)
-            .map(|names| names.map(str::to_owned).collect::<Vec<_>>());
-        for name in names.unwrap_or_default() {
-            if (all || name.starts_with("progress-")) && pc.disk.lookup(dir, &name).is_some() {
-                remove(&mut pc.disk, dir, &name);
-            }
+        lose(&self.shared, DIR, all);
+    }
+}
+
+/// Removes the journals of a store, or its whole directory.
+pub(crate) fn lose(shared: &Shared, store: &str, all: bool) {
+    let mut pc = shared.pc();
+    let Some(dir) = pc.disk.lookup(ROOT, store) else {
+        return;
+    };
+    pc.harmed = true;
+    let names = pc
+        .disk
+        .names(dir)
+        .map(|names| names.map(str::to_owned).collect::<Vec<_>>());
+    for name in names.unwrap_or_default() {
+        if (all || name.starts_with("progress-")) && pc.disk.lookup(dir, &name).is_some() {
+            remove(&mut pc.disk, dir, &name);
         }
-        if all {
-            remove(&mut pc.disk, ROOT, DIR);
-        }
+    }
+    if all {
+        remove(&mut pc.disk, ROOT, store);
     }
 }
 
 /// Returns a policy that keeps only the files that are needed.
-pub(super) fn strict() -> RetentionPolicy {
+pub(crate) fn strict() -> RetentionPolicy {
     RetentionPolicy {
         keep: 1,
         max_age: Duration::ZERO,

@@ -3,7 +3,7 @@
 use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::outcome::Level;
 use rlm_crash::sabotages::Run;
-use rlm_crash::{cases, fault, machine, mistake, race, sabotages, sim};
+use rlm_crash::{cases, fault, machine, mistake, race, replica, sabotages, sim};
 
 use crate::keeps_all_promises;
 
@@ -18,6 +18,11 @@ fn d0_two_writers_never_create_two_histories() {
 }
 
 #[test]
+fn d0_replica_has_every_acknowledged_save_and_at_most_one_more() {
+    keeps_all_promises(&replica::run(Level::Test), 1_000);
+}
+
+#[test]
 fn d1_fault_at_any_call_loses_no_acknowledged_save() {
     keeps_all_promises(&fault::run(Level::Test), 100);
 }
@@ -29,11 +34,13 @@ fn d2_random_history_loads_as_acknowledged() {
 
 #[test]
 fn d9_printed_note_replays_the_mistake() {
-    let layers: [(Sabotage, Run); 4] = [
+    let layers: [(Sabotage, Run); 6] = [
         (Sabotage::DropDirSync, sim::run),
         (Sabotage::RetrySync, fault::run),
         (Sabotage::SkipSeq, machine::run),
         (Sabotage::EpochByPresence, race::run),
+        (Sabotage::ReplicateBeforeDisk, replica::run),
+        (Sabotage::ContinueAfterRefusal, replica::run),
     ];
     for (sabotage, run) in layers {
         let note = sabotages::noticed(sabotage, run, Level::Test).unwrap();
@@ -89,4 +96,8 @@ noticed! {
     d9_two_frames_is_noticed: TwoFrames by sim;
     d9_repair_from_memory_is_noticed: RepairFromMemory by fault;
     d9_skip_name_check_is_noticed: SkipNameCheck by machine;
+    d9_acknowledge_before_replica_is_noticed: AcknowledgeBeforeReplica by replica;
+    d9_replicate_before_disk_is_noticed: ReplicateBeforeDisk by replica;
+    d9_continue_after_refusal_is_noticed: ContinueAfterRefusal by replica;
+    d9_rebuild_skips_gap_is_noticed: RebuildSkipsGap by replica;
 }
