@@ -10,7 +10,7 @@ use crate::tools::Tool;
 use crate::workspace::Workspace;
 
 /// The fuzz targets of `lab/crash/fuzz`.
-const TARGETS: [&str; 4] = ["header", "frames", "load", "migrations"];
+const TARGETS: [&str; 5] = ["header", "frames", "load", "migrations", "records"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

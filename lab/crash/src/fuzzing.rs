@@ -5,14 +5,19 @@
 
 use std::path::Path;
 
-use checkpoint_store::{Error, Migrations, Options, Seq, reader};
+use checkpoint_store::verify::{File, FileCondition, NextAction, verify_on};
+use checkpoint_store::{Error, Migrations, Options, Record, Seq, reader};
 
 use crate::bytes::{Golden, goldens};
+use crate::computer::Computer;
 use crate::counting;
+use crate::disk::Disk;
 use crate::memory::Memory;
 use crate::reference::{Event, Head, State, text};
+use crate::replica::{self, program::rebuilt};
 use crate::rng::Rng;
 use crate::session::DIR;
+use crate::sim_disk::Shared;
 
 /// Length of a file header and of a frame header.
 const HEADER: usize = 32;
@@ -27,11 +32,12 @@ const MOST: usize = 512 << 20;
 pub type Target = fn(&[u8]);
 
 /// All targets.
-pub const TARGETS: [(&str, Target); 4] = [
+pub const TARGETS: [(&str, Target); 5] = [
     ("header", header),
     ("frames", frames),
     ("load", load),
     ("migrations", migrations),
+    ("records", records),
 ];
 
 fn bounded<T>(act: impl FnOnce() -> T) -> T {
@@ -196,6 +202,73 @@ pub fn migrations(data: &[u8]) {
     }
 }
 
+/// Tries the records of a replica with other bytes and in another order, with right checksums.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn records(data: &[u8]) {
+    drop(rebuilt_from(data));
+}
+
+/// Changes records and rebuilds a store from them; returns its newest save.
+///
+/// # Errors
+/// If a record is refused.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn rebuilt_from(data: &[u8]) -> Result<Seq, Error> {
+    let workload = "512/0/0/a1:20,a1:20,u1,p,a1:20".parse();
+    let workload = workload.expect("these are steps of a workload");
+    let records = replica::records(&workload).expect("nothing fails in this workload");
+    let mut all: Vec<Vec<u8>> = records.iter().map(|it| it.as_bytes().to_vec()).collect();
+    let mut rest = &data[..data.len().min(MOST_BYTES)];
+    while let [record, low, high, value, ..] = *rest {
+        rest = &rest[4..];
+        let (record, count) = (usize::from(record) % all.len(), all.len());
+        match all[record].get_mut(usize::from(low) | usize::from(high) << 8) {
+            Some(byte) => *byte = value,
+            None => all.swap(record, usize::from(value) % count),
+        }
+    }
+    all.iter_mut().for_each(|bytes| fix_checksums(bytes));
+    let parse = |bytes: Vec<u8>| bounded(|| Record::parse(bytes, "record"));
+    let records: Vec<Record> = all.into_iter().map(parse).collect::<Result<_, _>>()?;
+    let shared = Shared::new(Computer::new(Disk::new(512), 1));
+    let rebuilt = bounded(|| rebuilt(&shared, DIR, &records));
+    // The values may have other types now, so this reads the store without its types.
+    let found = verify_on(shared.directory(DIR), Path::new(DIR));
+    let found = found.expect("a rebuilt store can be read");
+    let is_valid = |file: &File| file.condition == FileCondition::Valid;
+    assert!(found.files.iter().all(is_valid), "{found}");
+    match (&rebuilt, &found.next) {
+        (Ok(seq), NextAction::Resume { seq: newest }) => assert_eq!(seq, newest),
+        (Err(_), NextAction::Start | NextAction::Resume { .. }) => {}
+        _ => panic!("a rebuild leaves a store that does not load: {found}"),
+    }
+    rebuilt
+}
+
+/// Makes the checksums of a file and of its frames right.
+fn fix_checksums(file: &mut [u8]) {
+    let crc = crc32c::crc32c(&file[..28]);
+    file[28..HEADER].copy_from_slice(&crc.to_le_bytes());
+    let salt = crc32c::crc32c(&file[16..24]);
+    let mut at = HEADER;
+    while let Some(stored) = file.get(at + 8..at + 12) {
+        let stored: [u8; 4] = stored.try_into().expect("four bytes were sliced");
+        let payload = at + HEADER;
+        let end = payload.saturating_add(u32::from_le_bytes(stored) as usize);
+        if end > file.len() {
+            return;
+        }
+        let crc = crc32c::crc32c_append(salt, &file[at..at + 28]);
+        let crc = crc32c::crc32c_append(crc, &file[payload..end]);
+        file[at + 28..payload].copy_from_slice(&crc.to_le_bytes());
+        at = end;
+    }
+}
+
 /// Returns the first inputs of a target: whole stores, and inputs that fit the target.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     let mut rng = Rng::new(1);
@@ -204,6 +277,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         let bytes = golden.bytes();
         match target {
             "header" => seeds.push([&[0], &bytes[..HEADER]].concat()),
+            // A change of the first byte to its present value.
+            "records" => seeds.push([rng.below(5) as u8, 0, 0, bytes[0]].to_vec()),
             "load" => {
                 let len = (bytes.len() as u16).to_le_bytes();
                 seeds.push([&[rng.below(4) as u8], &len[..], bytes].concat());

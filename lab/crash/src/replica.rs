@@ -23,7 +23,7 @@ use crate::sim_disk::Shared;
 use crate::step::Workload;
 use crate::{parallel, workloads};
 
-mod program;
+pub(crate) mod program;
 mod server;
 
 /// One history: a workload, its fault, and a power cut after one of its snapshots.
@@ -113,6 +113,11 @@ fn record(workload: &Workload, fault: Fault) -> CheckResult<Run> {
         attempts: program.attempts.clone(),
         stored: program.stored.clone(),
     })
+}
+
+/// Returns the records of a workload.
+pub(crate) fn records(workload: &Workload) -> CheckResult<Vec<Record>> {
+    record(workload, Fault::None).map(|run| run.records)
 }
 
 impl Run {

@@ -279,7 +279,7 @@ fn blob_name(number: u32) -> String {
 }
 
 /// Rebuilds a store.
-pub(super) fn rebuilt(shared: &Shared, name: &str, records: &[Record]) -> Result<Seq, Error> {
+pub(crate) fn rebuilt(shared: &Shared, name: &str, records: &[Record]) -> Result<Seq, Error> {
     let disk = shared.make_directory(name);
     let records = records.iter().cloned().map(Ok::<_, Error>);
     rebuild_on(disk, Path::new(name), &Options::default(), records)

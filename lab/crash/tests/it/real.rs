@@ -137,6 +137,28 @@ fn d8_fuzz_targets_pass_on_their_seeds() {
 }
 
 #[test]
+fn d8_records_of_seed_are_rebuilt() {
+    for seed in fuzzing::seeds("records") {
+        let rebuilt = fuzzing::rebuilt_from(&seed).unwrap();
+        assert_eq!(rebuilt.get(), 5, "the target must reach the rebuild");
+    }
+    // The number of the save before, in the metadata frame of the third record.
+    let err = fuzzing::rebuilt_from(&[2, 48, 0, 9]).unwrap_err();
+    assert!(err.to_string().contains("out of sequence"), "{err}");
+}
+
+#[test]
+fn d8_rebuild_that_skips_a_gap_is_detected() {
+    // Exchanges the second record and the third one.
+    let exchanged = [1, 255, 255, 2];
+    let err = fuzzing::rebuilt_from(&exchanged).unwrap_err();
+    let text = "record 3: is the record after save 2";
+    assert!(err.to_string().contains(text), "{err}");
+    let tried = || std::panic::catch_unwind(|| fuzzing::records(&exchanged));
+    assert!(mistake::during(Sabotage::RebuildSkipsGap, tried).is_err());
+}
+
+#[test]
 fn d8_frames_of_seed_are_loaded() {
     let seeds = fuzzing::seeds("frames");
     assert!(
