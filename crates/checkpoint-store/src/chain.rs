@@ -38,7 +38,7 @@ use crate::frame::{
 use crate::id::PhaseId;
 use crate::meta::FileMeta;
 use crate::name::FileName;
-use crate::replay::{Replay, unpacked};
+use crate::replay::{Needed, Replay, unpacked};
 use crate::report::Skipped;
 use crate::sabotage::{self, Sabotage};
 use crate::saves::{JournalLocation, LinkedSaves, PackedFrame};
@@ -96,8 +96,8 @@ pub(crate) struct Chain {
     pub(crate) tail: Tail,
 }
 
-/// Reads a journal with all journals that it continues, up to its first bad frame, and replays them up to the save `until`. `bytes` are those of the
-/// journal itself.
+/// Reads a journal with all journals that it continues, up to its first bad frame, and replays them up to the save `until`, as far as it is needed.
+/// `bytes` are those of the journal itself.
 ///
 /// # Errors
 /// As for a single file. Damage before the first save that the journal itself has makes the journal useless, and is described in the inner error.
@@ -107,6 +107,7 @@ pub(crate) fn read(
     meta: &FileMeta,
     bytes: Vec<u8>,
     until: u64,
+    needed: Needed,
 ) -> Result<std::result::Result<Chain, Skipped>> {
     let bad = |fault| Skipped::damaged(dir, name, fault).map(Err);
     let (part, mut link, mut tail) = match scanned(name, meta.clone(), bytes) {
@@ -164,7 +165,7 @@ pub(crate) fn read(
     for (index, part) in parts.iter_mut().enumerate() {
         let wanted = part.frames.partition_point(|frame| frame.seq <= until);
         part.frames.truncate(wanted);
-        let raws = unpacked(&part.bytes, &part.frames);
+        let raws = unpacked(&part.bytes, &part.frames, needed);
         let steps = part.frames.iter().zip(raws);
         let step = |(frame, raw): (&Frame, std::result::Result<Vec<u8>, FrameFault>)| {
             raw.and_then(|raw| replay.step(frame, raw))
@@ -178,6 +179,15 @@ pub(crate) fn read(
                 part.frames.truncate(at);
             }
             Some((_, fault)) => return Skipped::damaged(dir, &part.name, fault).map(Err),
+        }
+    }
+    if needed == Needed::NewestHead {
+        let files = parts
+            .iter()
+            .rev()
+            .map(|part| (&part.bytes[..], &part.frames[..]));
+        if let Err(fault) = replay.fetch_head(files) {
+            return bad(fault);
         }
     }
     Ok(Ok(Chain {

@@ -335,7 +335,14 @@ fn link_to_another_file_is_refused() {
         part.frames
             .iter()
             .for_each(|&frame| file.push_stored(&part.packed(frame)));
-        let read = read(&dir(&path), &name(2), &meta, file.bytes, u64::MAX);
+        let read = read(
+            &dir(&path),
+            &name(2),
+            &meta,
+            file.bytes,
+            u64::MAX,
+            Needed::Everything,
+        );
         let skipped = read.unwrap().unwrap_err();
         assert!(skipped.reason.ends_with(reason), "{bad:?}: {skipped}");
     }

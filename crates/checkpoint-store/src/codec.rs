@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "zstd")]
 use crate::frame::MAX_RATIO;
-use crate::frame::{FrameFault, ZSTD, damaged};
+use crate::frame::{Frame, FrameFault, ZSTD, damaged};
 use crate::sabotage::{self, Sabotage};
 
 /// Deepest nesting that is written. A read allows twice as much, because a typed reader counts enums and an untyped one does not.
@@ -176,6 +176,14 @@ pub(crate) struct Unpacker {
 }
 
 impl Unpacker {
+    pub(crate) fn unpack_frame(
+        &mut self,
+        file: &[u8],
+        frame: &Frame,
+    ) -> Result<Vec<u8>, FrameFault> {
+        self.unpack(frame.flags, frame.stored(file), frame.raw_len, frame.offset)
+    }
+
     /// See [`unpack`].
     pub(crate) fn unpack(
         &mut self,

@@ -10,7 +10,7 @@ use crate::frame::{
 };
 use crate::meta::FileMeta;
 use crate::replay::unpacked;
-use crate::replay::{Events, Replay, State};
+use crate::replay::{Events, Needed, Replay, State};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::PackedFrame;
 
@@ -109,8 +109,8 @@ pub(crate) fn read_meta(file: &[u8]) -> Result<FileMeta, FrameFault> {
     codec::decode(&raw).map_err(|_| damaged(HEADER, "the metadata cannot be read"))
 }
 
-/// Reads the state of a phase file; anything but a perfect file is a fault.
-pub(crate) fn read_phase(file: &[u8]) -> Result<State, FrameFault> {
+/// Reads the state of a phase file, as far as it is needed; anything but a perfect file is a fault.
+pub(crate) fn read_phase(file: &[u8], needed: Needed) -> Result<State, FrameFault> {
     let (frames, tail) = scan(file, decode_header(file)?)?;
     let ([_, deltas @ .., last], Tail::Clean) = (&frames[..], tail) else {
         let (Tail::Torn { offset } | Tail::Damaged { offset, .. }) = tail else {
@@ -137,8 +137,11 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, FrameFault> {
         return Err(damaged(last.end(), "bytes follow the end frame"));
     }
     let mut replay = Replay::new(0);
-    for (frame, raw) in deltas.iter().zip(unpacked(file, deltas)) {
+    for (frame, raw) in deltas.iter().zip(unpacked(file, deltas, needed)) {
         replay.step(frame, raw?)?;
+    }
+    if needed == Needed::NewestHead {
+        replay.fetch_head([(file, deltas)])?;
     }
     Ok(replay.state())
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::codec;
 use crate::error::{Error, Kind, Result};
@@ -22,6 +22,13 @@ pub struct Folded<H, S> {
     pub seq: Seq,
     /// The origin of the state, and the damage.
     pub report: LoadReport,
+}
+
+impl<H: DeserializeOwned> Folded<H, ()> {
+    pub(crate) fn without_events(path: &Path, mut raw: load::Loaded) -> Result<Self> {
+        raw.state.events.clear();
+        Self::decode(path, raw, (), |(), _: IgnoredAny| ())
+    }
 }
 
 impl<H: DeserializeOwned, S> Folded<H, S> {

@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::id::Seq;
 use crate::load::{Entry, Index, LoadPurpose};
 use crate::options::Options;
-use crate::replay::{Replay, State};
+use crate::replay::{Needed, Replay, State};
 
 /// Calls `each` with the head of every save in the journals of the store, without undone saves, oldest first. A phase is not in a journal, so its own
 /// head is left out.
@@ -61,7 +61,14 @@ fn best<'a>(dir: &Dir, generations: &[&'a Entry]) -> Result<Option<(&'a Entry, R
         let Some(bytes) = dir.read(&entry.name)? else {
             continue;
         };
-        let read = chain::read(dir, &entry.name, &entry.meta, bytes, u64::MAX)?;
+        let read = chain::read(
+            dir,
+            &entry.name,
+            &entry.meta,
+            bytes,
+            u64::MAX,
+            Needed::Everything,
+        )?;
         let Ok(Chain { replay, .. }) = read else {
             continue;
         };

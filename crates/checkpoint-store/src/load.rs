@@ -8,7 +8,7 @@ use crate::frame::{Tail, without_zeros};
 use crate::meta::{Base, FileMeta};
 use crate::name::FileName;
 use crate::options::Options;
-use crate::replay::State;
+use crate::replay::{Needed, State};
 use crate::report::{LoadReport, Skipped};
 
 /// A phase file or journal whose metadata is good.
@@ -48,6 +48,7 @@ impl<'a> LoadPurpose<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     options: Option<Options>,
+    pub(crate) needed: Needed,
     pub(crate) entries: Vec<Entry>,
     pub(crate) skipped: Vec<Skipped>,
 }
@@ -253,7 +254,7 @@ fn phase_state(dir: &Dir, index: &Index, entry: &Entry) -> Result<Result<State, 
     let Some(bytes) = dir.read(&entry.name)? else {
         return Ok(Err(gone(&entry.name)));
     };
-    match read_phase(&bytes) {
+    match read_phase(&bytes, index.needed) {
         Ok(state) => index.migrate(dir, entry, state).map(Ok),
         Err(fault) => Skipped::damaged(dir, &entry.name, fault).map(Err),
     }
@@ -345,7 +346,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<ReadRe
         parts,
         replay,
         tail,
-    } = match chain::read(dir, &entry.name, &entry.meta, bytes, until)? {
+    } = match chain::read(dir, &entry.name, &entry.meta, bytes, until, index.needed)? {
         Ok(chain) => chain,
         Err(bad) => {
             return Ok(ReadResult {

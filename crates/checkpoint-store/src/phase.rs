@@ -12,7 +12,7 @@ use crate::id::Seqs;
 use crate::meta::{Base, FileMeta, ParentSave, PhaseMeta};
 use crate::name::{self, FileName};
 use crate::raw_writer::RawWriter;
-use crate::replay::{Events, Replay, State};
+use crate::replay::{Events, Needed, Replay, State};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::{PackedFrame, Saves};
 
@@ -166,7 +166,7 @@ impl RawWriter {
                 let bytes = read_up_to(&**file, MAX_FILE)
                     .map_err(|err| self.dir.error("", "read the base phase", err))?;
                 let meta = read_meta(&bytes).map_err(corrupt)?;
-                let state = read_phase(&bytes).map_err(corrupt)?;
+                let state = read_phase(&bytes, Needed::Everything).map_err(corrupt)?;
                 let (from, to) = (meta.schema_version, self.options.schema_version);
                 let migrations = &self.options.migrations;
                 migrations

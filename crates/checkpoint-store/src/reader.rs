@@ -15,6 +15,7 @@ use crate::load::{self, Index, LoadPurpose};
 use crate::lock::{self, Lock};
 use crate::meta::PhaseInfo;
 use crate::options::Options;
+use crate::replay::Needed;
 use crate::writer::Loaded;
 
 /// The number of reads before a load reports damage: during a read, a live writer may have replaced a file, or may have been inside a save.
@@ -48,6 +49,20 @@ pub fn load_with<H: DeserializeOwned, E: DeserializeOwned + Send>(
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::open(dir.as_ref())?;
     Loaded::decode(dir.path(), newest(&dir, LoadPurpose::Reader(options))?)
+}
+
+/// Loads only the head of the state that [`load_with`] loads. The events are checked by their checksums, but not decoded, so this is much faster for a
+/// long history.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn head<H: DeserializeOwned>(
+    dir: impl AsRef<Path>,
+    options: &Options,
+) -> Result<Folded<H, ()>> {
+    let dir = Dir::open(dir.as_ref())?;
+    let raw = newest_as(&dir, LoadPurpose::Reader(options), Needed::NewestHead)?;
+    Folded::without_events(dir.path(), raw)
 }
 
 /// Loads the same state as [`load_with`], and passes its events to `each` one at a time, oldest first, instead of returning them all. `each` gets the
@@ -145,9 +160,16 @@ pub fn blob_on(disk: Box<dyn crate::disk::Directory>, dir: &Path, name: &str) ->
 }
 
 pub(crate) fn newest(dir: &Dir, want: LoadPurpose<'_>) -> Result<load::Loaded> {
+    newest_as(dir, want, Needed::Everything)
+}
+
+fn newest_as(dir: &Dir, want: LoadPurpose<'_>, needed: Needed) -> Result<load::Loaded> {
     let mut attempt = 1;
     loop {
-        let loaded = Index::read(dir, want).and_then(|index| load::newest(dir, index));
+        let loaded = Index::read(dir, want).and_then(|mut index| {
+            index.needed = needed;
+            load::newest(dir, index)
+        });
         let sound = match &loaded {
             Ok(loaded) => loaded.report.is_undamaged(),
             Err(err) => !err.is_corrupt(),

@@ -10,6 +10,7 @@ use std::fmt;
 
 use crate::blob;
 use crate::dir::Dir;
+use crate::replay::Needed;
 
 use crate::error::{Error, Kind, Result};
 use crate::file_builder::read_phase;
@@ -143,7 +144,8 @@ impl RawWriter {
             other => return other,
         }
         let bytes = crate::dir::read_up_to(file, crate::dir::MAX_FILE).map_err(failed)?;
-        read_phase(&bytes).map_err(|fault| Error::fault(self.dir.path().join(&name), fault))?;
+        read_phase(&bytes, Needed::Everything)
+            .map_err(|fault| Error::fault(self.dir.path().join(&name), fault))?;
         self.base_file = Some(self.write_file(&name, &bytes)?);
         Ok(())
     }

@@ -67,6 +67,15 @@ pub(crate) struct Replay {
     bytes: u64,
 }
 
+/// The payloads that a replay needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Needed {
+    #[default]
+    Everything,
+    /// Only the head of the newest save. The events are checked by their checksums, but neither unpacked nor decoded.
+    NewestHead,
+}
+
 impl Replay {
     /// Begins after the save `base`, to which an undo can return too.
     pub(crate) fn new(base: u64) -> Self {
@@ -120,6 +129,29 @@ impl Replay {
             _ => {}
         }
         self.seq = frame.seq;
+        Ok(())
+    }
+
+    /// Unpacks the head of the newest save, of the replayed frames of these files. For [`Needed::NewestHead`], after all steps.
+    pub(crate) fn fetch_head<'a>(
+        &mut self,
+        files: impl IntoIterator<Item = (&'a [u8], &'a [Frame])>,
+    ) -> Result<(), FrameFault> {
+        let newest = self.saves.iter_mut().rev().find_map(|save| {
+            let (raw, head_len) = save.delta.as_mut()?;
+            (*head_len > 0).then_some((save.seq, raw))
+        });
+        let Some((seq, raw)) = newest else {
+            return Ok(());
+        };
+        let found = files.into_iter().find_map(|(file, frames)| {
+            let at = frames.binary_search_by_key(&seq, |frame| frame.seq).ok()?;
+            Some((file, &frames[at]))
+        });
+        if let Some((file, frame)) = found {
+            *raw = Unpacker::default().unpack_frame(file, frame)?;
+            raw.truncate(frame.head_len as usize);
+        }
         Ok(())
     }
 
@@ -202,9 +234,13 @@ pub(crate) fn in_parts<T: Sync, R: Send>(
     })
 }
 
-/// Returns the payloads of `frames`, in their order. If the frames together take more than a state may, the first frame above the limit is a fault
+/// Returns the payloads of `frames` that are needed, in their order; those that are not needed are empty. If the frames together take more than a state may, the first frame above the limit is a fault
 /// and ends the list.
-pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, FrameFault>> {
+pub(crate) fn unpacked(
+    file: &[u8],
+    frames: &[Frame],
+    needed: Needed,
+) -> Vec<Result<Vec<u8>, FrameFault>> {
     let mut total = 0;
     let within = frames.iter().position(|frame| {
         total += u64::from(frame.raw_len);
@@ -212,10 +248,22 @@ pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, Fra
     });
     let fits = &frames[..within.unwrap_or(frames.len())];
     let stored: usize = fits.iter().map(|frame| frame.stored_len as usize).sum();
-    let raws = in_parts(fits, stored, |part| {
-        unpack_in_order(file, part).collect::<Vec<_>>()
-    });
-    let mut raws: Vec<_> = raws.into_iter().flatten().collect();
+    let mut raws: Vec<_> = match needed {
+        Needed::Everything => {
+            let raws = in_parts(fits, stored, |part| {
+                unpack_in_order(file, part).collect::<Vec<_>>()
+            });
+            raws.into_iter().flatten().collect()
+        }
+        Needed::NewestHead => {
+            let mut unpacker = Unpacker::default();
+            let mut undo = |frame: &Frame| match frame.kind {
+                TRUNCATE => unpacker.unpack_frame(file, frame),
+                _ => Ok(Vec::new()),
+            };
+            fits.iter().map(&mut undo).collect()
+        }
+    };
     if let Some(frame) = within.map(|at| &frames[at]) {
         let reason = "the state is larger than allowed";
         raws.push(Err(damaged(frame.offset, reason)));
@@ -228,9 +276,9 @@ fn unpack_in_order<'a>(
     frames: &'a [Frame],
 ) -> impl Iterator<Item = Result<Vec<u8>, FrameFault>> {
     let mut unpacker = Unpacker::default();
-    frames.iter().map(move |frame| {
-        unpacker.unpack(frame.flags, frame.stored(file), frame.raw_len, frame.offset)
-    })
+    frames
+        .iter()
+        .map(move |frame| unpacker.unpack_frame(file, frame))
 }
 
 #[cfg(test)]
@@ -255,14 +303,14 @@ mod tests {
             kept.frame.encode(&mut file, 7, &kept.stored);
             frames.push(kept.frame);
         }
-        let together = unpacked(&file, &frames);
+        let together = unpacked(&file, &frames, Needed::Everything);
         let alone: Vec<_> = unpack_in_order(&file, &frames).collect();
         assert_eq!(together, alone);
         assert!(alone.iter().all(Result::is_ok));
         frames[20].raw_len += 1;
-        assert!(unpacked(&file, &frames)[20].is_err());
+        assert!(unpacked(&file, &frames, Needed::Everything)[20].is_err());
         frames.iter_mut().for_each(|frame| frame.raw_len = 1 << 28);
-        let bomb = unpacked(&file, &frames);
+        let bomb = unpacked(&file, &frames, Needed::Everything);
         assert_eq!(
             bomb.len(),
             17,

@@ -14,6 +14,7 @@ use crate::load::LoadPurpose;
 use crate::lock;
 use crate::name::{FileName, QUARANTINE};
 use crate::reader::newest;
+use crate::replay::Needed;
 use crate::report::Skipped;
 
 /// The result of verifying a store.
@@ -198,12 +199,12 @@ fn inspect(
     }
     if meta.phase.is_some() {
         let seq = Seq::new(meta.seq);
-        return match read_phase(&bytes) {
+        return match read_phase(&bytes, Needed::Everything) {
             Ok(_) => Ok(Ok((Some((seq, seq)), FileCondition::Valid))),
             Err(fault) => Skipped::damaged(dir, &name, fault).map(Err),
         };
     }
-    let journal = match chain::read(dir, &name, &meta, bytes, u64::MAX)? {
+    let journal = match chain::read(dir, &name, &meta, bytes, u64::MAX, Needed::Everything)? {
         Ok(journal) => journal,
         Err(bad) => return Ok(Err(bad)),
     };

@@ -117,6 +117,17 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned + Send> Wr
         Self::opened(RawWriter::open_on(Dir::on(disk, dir)?, options)?)
     }
 
+    /// Opens the store like [`open`](Self::open), and loads only its head, as [`reader::head`](crate::reader::head) does.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_head(dir: impl AsRef<Path>, options: Options) -> Result<(Self, Folded<H, ()>)> {
+        let (raw, loaded) = RawWriter::open(dir.as_ref(), options)?;
+        let head = Folded::without_events(raw.dir().path(), loaded)?;
+        let types = PhantomData;
+        Ok((Self { raw, types }, head))
+    }
+
     /// Opens the store like [`open`](Self::open), and passes its events to `each` one at a time, as [`reader::fold`](crate::reader::fold) does.
     ///
     /// # Errors

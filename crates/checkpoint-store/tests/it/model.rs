@@ -138,7 +138,12 @@ fn run(ops: Vec<Op>) -> Result<(), TestCaseError> {
             }
         }
         prop_assert_eq!(writer.seq(), model.now().0);
-        let loaded = reader::load(&dir.path).unwrap();
+        let loaded: Loaded<Head, String> = reader::load(&dir.path).unwrap();
+        let head = reader::head::<Head>(&dir.path, &Options::default()).unwrap();
+        prop_assert_eq!(
+            (&head.head, head.seq, &head.report),
+            (&loaded.head, loaded.seq, &loaded.report)
+        );
         let folded = folded(&dir.path, &Options::default()).unwrap();
         prop_assert_eq!(folded, parts(loaded.clone()));
         model.check(loaded)?;
