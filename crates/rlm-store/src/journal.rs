@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use checkpoint_store::{Loaded, PhaseMeta, Repaired, Writer};
+use checkpoint_store::{Folded, PhaseMeta, Repaired, Writer};
 use loop_state::TimedInput;
 use tokio::task::JoinHandle;
 
@@ -37,7 +37,7 @@ struct SaveResult {
 }
 
 impl Journal {
-    /// Opens the store of a run and loads its state. Blocks.
+    /// Opens the store of a run and loads its head. Blocks.
     ///
     /// # Errors
     ///
@@ -46,10 +46,10 @@ impl Journal {
         project: &Project,
         run: &RunId,
         create: bool,
-    ) -> Result<(Self, Loaded<RunHead, TimedInput>), Error> {
+    ) -> Result<(Self, Folded<RunHead, ()>), Error> {
         let place = project.run_dir(run);
-        let (writer, loaded) =
-            Writer::open(&place, options(create)).map_err(|e| Error::store(run, "opened", e))?;
+        let (writer, loaded) = Writer::open_head(&place, options(create))
+            .map_err(|e| Error::store(run, "opened", e))?;
         Ok((
             Self {
                 run: run.clone(),
@@ -193,6 +193,7 @@ mod tests {
     use super::*;
     use crate::{PhaseSettings, PromptSource, Settings};
     use agent_drivers::AgentConfig;
+    use checkpoint_store::{Loaded, reader};
     use loop_state::{Head, MachineInput, Timestamp};
 
     fn event(at: u64) -> TimedInput {
@@ -212,6 +213,12 @@ mod tests {
         let machine = Head::new(settings.rules()).unwrap();
         let head = RunHead::new("r1".parse().unwrap(), machine, settings);
         (dir, project, journal, head)
+    }
+
+    /// Loads the saves of the run, as another process reads them.
+    fn saved(project: &Project) -> Loaded<RunHead, TimedInput> {
+        let place = project.run_dir(&"r1".parse().unwrap());
+        reader::load_with(place, &options(false)).unwrap()
     }
 
     /// Polls a future at most `times` times, and drops it.
@@ -242,7 +249,8 @@ mod tests {
         head.pause_reason = Some("last".into());
         journal.save(&head).await.unwrap();
         drop(journal);
-        let (again, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        let loaded = saved(&project);
+        let (again, _) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
         assert_eq!(loaded.events, (0..=20).map(event).collect::<Vec<_>>());
         assert_eq!(loaded.head.unwrap().pause_reason.unwrap(), "last");
         assert!(again.epoch() > epoch);
@@ -268,7 +276,7 @@ mod tests {
         assert!(failed.contains("9999"), "{failed}");
         journal.save(&head).await.unwrap();
         drop(journal);
-        let (_, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        let loaded = saved(&project);
         assert_eq!(loaded.events, [event(1), event(2), event(3)]);
     }
 
@@ -301,7 +309,7 @@ mod tests {
         let blob = checkpoint_store::reader::blob(&place, "b", u64::MAX).unwrap_err();
         assert!(blob.is_not_found(), "{blob}");
         // The failed save may be on disk; nothing after it is.
-        let (_, loaded) = Journal::open(&project, &run, false).unwrap();
+        let loaded = saved(&project);
         let events = loaded.events;
         assert!(events == [event(1)] || events == [event(1), event(2)]);
     }
@@ -322,7 +330,7 @@ mod tests {
             head.pause_reason = Some("last".into());
             journal.save(&head).await.unwrap();
             drop(journal);
-            let (_, loaded) = Journal::open(&project, &run, false).unwrap();
+            let loaded = saved(&project);
             assert_eq!(loaded.events, [event(1), event(2)], "{polls} polls");
             assert_eq!(
                 loaded.head.unwrap().pause_reason.unwrap(),
@@ -388,13 +396,14 @@ mod tests {
             Writer::<serde_json::Value, TimedInput>::open(&place, options(false)).unwrap();
         writer.append(&old, &[event(1)]).unwrap();
         drop(writer);
+        let events = saved(&project).events;
         let (mut journal, loaded) = Journal::open(&project, &run, false).unwrap();
         let read = loaded.head.unwrap();
-        assert_eq!((&read, loaded.events), (&head, vec![event(1)]));
+        assert_eq!((&read, events), (&head, vec![event(1)]));
         journal.note(event(2));
         journal.save(&read).await.unwrap();
         drop(journal);
-        let (_, loaded) = Journal::open(&project, &run, false).unwrap();
+        let loaded = saved(&project);
         assert_eq!(loaded.head, Some(head));
         assert_eq!(loaded.events, [event(1), event(2)]);
     }
@@ -418,7 +427,7 @@ mod tests {
         acknowledged.iter().find(|n| *n > 20).unwrap();
         drop(runtime);
         let last = acknowledged.iter().last().unwrap_or(20);
-        let (_, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        let loaded = saved(&project);
         let saved = loaded.head.unwrap().pause_reason.unwrap();
         let saved: u64 = saved.parse().unwrap();
         assert!(saved >= last, "{saved} of {last}");

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use checkpoint_store::verify::{FileCondition, NextAction, verify};
-use checkpoint_store::{Loaded, Options, reader};
-use loop_state::{TimedInput, Timestamp};
+use checkpoint_store::{Folded, Options, reader};
+use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::store_problem;
@@ -227,12 +227,12 @@ impl Project {
     fn entry(&self, id: RunId) -> RunEntry {
         let dir = self.run_dir(&id);
         let live = self.is_live(&id);
-        let loaded = reader::load_with::<RunHead, TimedInput>(&dir, &options(false));
+        let loaded = reader::head::<RunHead>(&dir, &options(false));
         let is_empty =
             loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none()) && !was_begun(&dir);
         let mut loss = None;
         let (head, notes) = match loaded {
-            Ok(Loaded {
+            Ok(Folded {
                 head: Some(head),
                 seq,
                 report,
