@@ -278,6 +278,10 @@ fn followed_logs_continue_until_the_run_ends() {
     wait_for("the first turn", LONG, || {
         follows.stdout().contains("turn 1").then_some(())
     });
+    let from_end = scene.rlm(&["logs", "-f", "--tail", "1"]).spawn();
+    wait_for("the last line", LONG, || {
+        (from_end.stdout() == "turn 1\n").then_some(())
+    });
     fs_err::write(scene.file("go1"), "").unwrap();
     wait_for("the second turn", LONG, || {
         follows.stdout().contains("turn 2").then_some(())
@@ -294,6 +298,11 @@ fn followed_logs_continue_until_the_run_ends() {
             "turn 2",
         ],
     );
+    let told_from_end = from_end.wait(LONG).expect_code(0).stdout;
+    assert!(told.ends_with(&told_from_end), "{told_from_end}");
+    expect_in_order(&told_from_end, &["turn 1", "iteration 2", "turn 2"]);
+    let last = quick(scene.rlm(&["logs", "--tail", "1"])).expect_code(0);
+    assert_eq!(last.stdout.lines().next(), told.lines().last());
     let lines = events(&programs.wait(LONG).expect_code(0).stdout);
     assert_eq!(
         lines.iter().filter(|line| line["kind"] == "stdout").count(),
