@@ -151,10 +151,7 @@ fn assistant<'a>(parts: &[&'a AssistantPart]) -> Message<'a> {
                 r#type: "function",
                 function: CalledFunction {
                     name: request_parts::call_name(call),
-                    arguments: match request_parts::call_arguments(call) {
-                        Cow::Borrowed(object) => Cow::Borrowed(object.as_str()),
-                        Cow::Owned(object) => Cow::Owned(object.into()),
-                    },
+                    arguments: request_parts::call_arguments_text(call),
                 },
             }),
         }

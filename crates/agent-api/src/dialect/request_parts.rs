@@ -102,6 +102,14 @@ pub(super) fn call_arguments(call: &ToolCall) -> Cow<'_, JsonObject> {
     }
 }
 
+/// Returns the same as text.
+pub(super) fn call_arguments_text(call: &ToolCall) -> Cow<'_, str> {
+    match call_arguments(call) {
+        Cow::Borrowed(object) => Cow::Borrowed(object.as_str()),
+        Cow::Owned(object) => Cow::Owned(object.into()),
+    }
+}
+
 /// Writes the body of a request with this history.
 pub(super) fn bytes(body: &impl serde::Serialize, history: &History) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::with_capacity(expected_size(history));

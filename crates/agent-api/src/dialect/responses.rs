@@ -174,10 +174,7 @@ fn item(part: &AssistantPart) -> Option<InputItem<'_>> {
         AssistantPart::ToolCall(call) => Some(InputItem::FunctionCall {
             call_id: &call.id,
             name: request_parts::call_name(call),
-            arguments: match request_parts::call_arguments(call) {
-                Cow::Borrowed(object) => Cow::Borrowed(object.as_str()),
-                Cow::Owned(object) => Cow::Owned(object.into()),
-            },
+            arguments: request_parts::call_arguments_text(call),
         }),
     }
 }
