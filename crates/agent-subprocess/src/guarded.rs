@@ -85,7 +85,7 @@ pub(crate) async fn start(
             errno,
             in_directory,
         }))) => {
-            line.process.ended().await;
+            line.process.wait_for_end().await;
             return Err(Failure::NotSpawned {
                 source: io::Error::from_raw_os_error(errno),
                 in_directory,
@@ -125,7 +125,8 @@ pub(crate) async fn start(
     Ok(keeper)
 }
 
-/// The process of a guard, which is no orphan until it is reaped. If it is dropped before, a task waits for its end.
+/// The process of a guard. It stays in the list of guards until it is reaped, so no sweep takes it for an orphan. If this is dropped before, a task of
+/// the runtime waits for the end of the process.
 struct GuardProcess {
     pid: u32,
     /// `None` once it is reaped.
@@ -147,7 +148,7 @@ impl GuardProcess {
     }
 
     /// Waits for the end of the guard, for at most [`times::GUARD_EXIT`]. Returns whether it has ended.
-    async fn ended(&mut self) -> bool {
+    async fn wait_for_end(&mut self) -> bool {
         let Some(child) = &mut self.child else {
             return true;
         };
@@ -224,7 +225,7 @@ async fn start_until_hello(
                 refused: Some(reason),
                 ..
             }))) => {
-                line.process.ended().await;
+                line.process.wait_for_end().await;
                 return Err(Failure::Refused(reason));
             }
             Ok(Ok(Some(GuardMessage::Hello { start_time, .. }))) => {
@@ -232,7 +233,9 @@ async fn start_until_hello(
                 return Ok(line);
             }
             Ok(Ok(Some(_))) => return Err(failed("sent no hello".to_owned())),
-            Ok(_) => drop(line.process.ended().await),
+            Ok(_) => {
+                line.process.wait_for_end().await;
+            }
             Err(_) => {
                 // A guard would end when its socket closes. But the started program is perhaps no guard and never reads, so kill it.
                 line.process.kill();
@@ -353,9 +356,9 @@ async fn follow_guard(
     }
     let orderly = final_report.is_some();
     // Wait for the end of the guard before publishing its result, so that the descriptors that it held are closed by then.
-    if !orderly || !process.ended().await {
+    if !orderly || !process.wait_for_end().await {
         process.kill();
-        process.ended().await;
+        process.wait_for_end().await;
     }
     if process.child.is_none() {
         orphans::reap_orphans();

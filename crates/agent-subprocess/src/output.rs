@@ -20,9 +20,9 @@ const MAX_QUEUED: u32 = 4 << 20;
 const AHEAD_STDERR: u32 = 2 << 20;
 /// The memory cost of a queued piece besides its bytes.
 const OVERHEAD: usize = 128;
-/// The number of bytes to read from a pipe at once, if the last read filled its buffer.
+/// The room for one read from a pipe, if the last read returned at least [`SMALL_READ`] bytes.
 const LARGE_READ: usize = 256 << 10;
-/// The number of bytes to read at once otherwise: most programs write little, and a large buffer for each costs more than their start.
+/// The room otherwise: most programs write little, and a large buffer for each of their outputs takes time.
 const SMALL_READ: usize = 4 << 10;
 
 /// The stream that a line came from.
@@ -207,7 +207,7 @@ struct Reader {
     stream: Stream,
     pipe: Receiver,
     lines: Lines,
-    /// The number of bytes to ask for at the next read.
+    /// The least room for the next read.
     next_read: usize,
     room: Arc<Semaphore>,
     /// Whether the program waits while there is no room. Otherwise lines are left out.
