@@ -119,7 +119,7 @@ pub(crate) fn pack(raw: Vec<u8>, effort: CompressionEffort) -> (u8, Vec<u8>) {
     (0, raw)
 }
 
-/// A context of the compression library that is reused for the next frame, because making one costs more than a small frame. There is one for each
+/// A context of the compression library that is reused for the next frame, because making one costs more than compressing a small frame. There is one for each
 /// process, not for each thread: a writer moves between the threads of a pool, and each thread would retain up to 1 MB.
 #[cfg(feature = "zstd")]
 struct ContextPool<C>(Mutex<Option<C>>);

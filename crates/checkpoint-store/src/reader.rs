@@ -51,8 +51,10 @@ pub fn load_with<H: DeserializeOwned, E: DeserializeOwned + Send>(
     Loaded::decode(dir.path(), newest(&dir, LoadPurpose::Reader(options))?)
 }
 
-/// Loads only the head of the state that [`load_with`] loads. The events are checked by their checksums, but not decoded, so this is much faster for a
-/// long history.
+/// Loads only the head of the state that [`load_with`] loads. This is much faster for a long history, because the events are checked by their checksums,
+/// but neither unpacked nor decoded.
+///
+/// So it does not notice an event whose checksum is right, and which nevertheless cannot be unpacked, decoded or migrated.
 ///
 /// # Errors
 /// As [`load_with`].
@@ -60,8 +62,25 @@ pub fn head<H: DeserializeOwned>(
     dir: impl AsRef<Path>,
     options: &Options,
 ) -> Result<Folded<H, ()>> {
-    let dir = Dir::open(dir.as_ref())?;
-    let raw = newest_as(&dir, LoadPurpose::Reader(options), Needed::NewestHead)?;
+    head_in(&Dir::open(dir.as_ref())?, LoadPurpose::Reader(options))
+}
+
+/// Does the same as [`head`], of any schema, from a directory of any disk; error messages show `dir`.
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub fn head_on<H: DeserializeOwned>(
+    disk: Box<dyn crate::disk::Directory>,
+    dir: &Path,
+) -> Result<Folded<H, ()>> {
+    head_in(&Dir::on(disk, dir)?, LoadPurpose::Anything)
+}
+
+fn head_in<H: DeserializeOwned>(dir: &Dir, purpose: LoadPurpose<'_>) -> Result<Folded<H, ()>> {
+    let raw = match newest_as(dir, purpose, Needed::NewestHead) {
+        Ok(raw) if raw.report.is_undamaged() => raw,
+        // With damage, the payloads decide which save is the newest valid one.
+        _ => newest(dir, purpose)?,
+    };
     Folded::without_events(dir.path(), raw)
 }
 

@@ -1,6 +1,7 @@
 //! Builds a state from the frames of one file. Large files are unpacked on several threads; the rest does no I/O and has no threads.
 
 use std::num::NonZero;
+use std::thread::ScopedJoinHandle;
 
 use crate::codec::{self, Unpacker};
 use crate::frame::{self, DELTA, END, EVENTS, Frame, FrameFault, TRUNCATE, damaged};
@@ -145,13 +146,12 @@ impl Replay {
             return Ok(());
         };
         let found = files.into_iter().find_map(|(file, frames)| {
-            let at = frames.binary_search_by_key(&seq, |frame| frame.seq).ok()?;
-            Some((file, &frames[at]))
+            let frame = frames.iter().rfind(|frame| frame.seq == seq)?;
+            Some((file, frame))
         });
-        if let Some((file, frame)) = found {
-            *raw = Unpacker::default().unpack_frame(file, frame)?;
-            raw.truncate(frame.head_len as usize);
-        }
+        let (file, frame) = found.ok_or(damaged(0, "the newest head is missing"))?;
+        *raw = Unpacker::default().unpack_frame(file, frame)?;
+        raw.truncate(frame.head_len as usize);
         Ok(())
     }
 
@@ -226,16 +226,24 @@ pub(crate) fn in_parts<T: Sync, R: Send>(
     std::thread::scope(|scope| {
         let work = &work;
         let parts = items.chunks(items.len().div_ceil(threads));
-        let workers: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
-        let workers = workers.into_iter();
-        workers
-            .map(|worker| worker.join().expect("the work does not panic"))
-            .collect()
+        let start = |part| {
+            let thread = std::thread::Builder::new();
+            // If the system has no room for a thread, this one does the work.
+            let started = thread.spawn_scoped(scope, move || work(part));
+            started.map_err(|_| work(part))
+        };
+        let workers: Vec<_> = parts.map(start).collect();
+        let result =
+            |worker: Result<ScopedJoinHandle<'_, R>, R>| match worker.map(ScopedJoinHandle::join) {
+                Ok(Ok(done)) | Err(done) => done,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            };
+        workers.into_iter().map(result).collect()
     })
 }
 
-/// Returns the payloads of `frames` that are needed, in their order; those that are not needed are empty. If the frames together take more than a state may, the first frame above the limit is a fault
-/// and ends the list.
+/// Returns one payload for each of `frames`, in their order. A payload that is not needed is empty. If the frames together take more than a state may,
+/// the first frame above the limit is a fault and ends the list.
 pub(crate) fn unpacked(
     file: &[u8],
     frames: &[Frame],

@@ -117,7 +117,7 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned + Send> Wr
         Self::opened(RawWriter::open_on(Dir::on(disk, dir)?, options)?)
     }
 
-    /// Opens the store like [`open`](Self::open), and loads only its head, as [`reader::head`](crate::reader::head) does.
+    /// Opens the store like [`open`](Self::open), but does not decode its events. It still unpacks them.
     ///
     /// # Errors
     /// As [`open`](Self::open).

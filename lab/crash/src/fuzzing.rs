@@ -53,7 +53,18 @@ fn newest(files: &Memory) -> Result<String, String> {
             .map(|loaded| format!("{loaded:?}"))
             .map_err(|err| err.to_string())
     };
-    let first = shown(bounded(load));
+    let loaded = bounded(load);
+    if let Ok(loaded) = &loaded
+        && loaded.report.is_undamaged()
+    {
+        let head = reader::head_on::<Head>(Box::new(files.clone()), Path::new(DIR));
+        let head = head.expect("a state that can be loaded has a head");
+        assert_eq!(
+            (&head.head, head.seq, &head.report),
+            (&loaded.head, loaded.seq, &loaded.report)
+        );
+    }
+    let first = shown(loaded);
     assert_eq!(
         first,
         shown(load()),

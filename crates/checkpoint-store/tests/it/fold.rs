@@ -145,3 +145,20 @@ fn fold_migrates_and_checks_types_and_schema() {
     assert!(wrong.unwrap_err().to_string().contains("the head"));
     assert_eq!(calls, 0);
 }
+
+#[test]
+fn events_that_are_decoded_on_several_threads_keep_their_order() {
+    let dir = Dir::new();
+    let (mut writer, _) = Writer::<(), String>::open(&dir.path, Options::default()).unwrap();
+    let mut all = Vec::new();
+    for save in 0..40_u32 {
+        // More than a megabyte in all: a smaller state is decoded on one thread.
+        let events: Vec<_> = (0..50)
+            .map(|n| format!("{save}.{n} {}", "x".repeat(1000)))
+            .collect();
+        writer.append(&(), &events).unwrap();
+        all.extend(events);
+    }
+    let loaded = reader::load::<(), String>(&dir.path).unwrap();
+    assert!(loaded.events == all);
+}
