@@ -169,8 +169,7 @@ impl LockOwner {
     }
 }
 
-/// Finds the process that took the lock on the directory `tree`. Looks at the process `likely` first, and at all others only if it has no such lock:
-/// they can be thousands.
+/// Finds the process that took the lock on the directory `tree`. Looks at the process `likely` first, because there can be thousands of others.
 ///
 /// # Errors
 ///

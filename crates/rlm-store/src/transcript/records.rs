@@ -56,7 +56,7 @@ pub struct Records {
     /// The identity of the file, if it may grow.
     grows: Option<Identity>,
     /// The position at which the reader began.
-    from_position: u64,
+    start: u64,
     /// The number of records read from the file.
     taken: u64,
     /// The beginning of an incomplete line.
@@ -79,7 +79,8 @@ impl Records {
         Self::open_at(path, 0)
     }
 
-    /// Opens a transcript as [`open`](Self::open) does, and begins at the position of a record, see [`TranscriptWindow`](super::TranscriptWindow).
+    /// Opens a transcript as [`open`](Self::open) does, and begins at the position of a record, see [`TranscriptWindow`](super::TranscriptWindow). If the
+    /// file was replaced by a smaller one since the position was read, the reader begins at another record.
     ///
     /// # Errors
     ///
@@ -109,7 +110,8 @@ impl Records {
         let from: Box<dyn BufRead + Send> = match grows {
             None => {
                 let mut unpacked = unpacker(file)?;
-                io::copy(&mut (&mut unpacked).take(position), &mut io::sink())?;
+                // The reader reports damage as it would from the beginning.
+                let _damaged = io::copy(&mut (&mut unpacked).take(position), &mut io::sink());
                 Box::new(BufReader::new(unpacked))
             }
             Some(_) => {
@@ -121,7 +123,7 @@ impl Records {
             path: path.to_owned(),
             from,
             grows,
-            from_position: position,
+            start: position,
             taken: 0,
             begun: Vec::new(),
         })
@@ -135,7 +137,7 @@ impl Records {
         if there.is_none_or(|meta| Some(meta.identity()) == self.grows) {
             return false;
         }
-        let Ok(mut anew) = Self::open_as_named(&self.path, self.from_position) else {
+        let Ok(mut anew) = Self::open_as_named(&self.path, self.start) else {
             return false;
         };
         for _ in 0..self.taken {

@@ -20,8 +20,9 @@ use crate::hint;
 use crate::output;
 use crate::render::{self};
 
-/// The number of bytes to read at first, to find the last lines.
+/// The number of bytes to read at once to find the last lines: at first, and at most.
 const LAST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 4 << 20;
 /// How often a followed run is checked for new records.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -53,7 +54,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
             .try_for_each(|it| it.read(&mut out, args));
         let new = sorted_by_age(new);
         let (first, mut position) = match out.most {
-            Some(lines) => last_lines(&new, lines, args).map_err(|e| unreadable(&e))?,
+            Some(lines) => last_lines(&new, lines, args),
             None => (0, 0),
         };
         for (index, (iteration, attempt, path)) in new.into_iter().enumerate() {
@@ -63,7 +64,13 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
             }
             damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
             printed = printed.and_then(|()| finish(reading.take(), &mut out, args));
-            reading = TranscriptReader::open(iteration, attempt, &path, position)?;
+            reading = match TranscriptReader::open(iteration, attempt, &path, position) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    let _gone = out.release();
+                    return Err(error);
+                }
+            };
             position = 0;
             printed = printed.and_then(|()| {
                 let mut next = reading.iter_mut();
@@ -107,42 +114,48 @@ struct ReaderGone;
 
 /// Finds where to begin so that at least so many lines follow, if there are so many. Returns the index of a transcript, and a position in it.
 ///
-/// It reads backwards from the end, so its cost doesn't depend on the length of the run.
-fn last_lines(
-    all: &[(u32, u32, PathBuf)],
-    lines: usize,
-    args: &LogsArgs,
-) -> io::Result<(usize, u64)> {
+/// It reads backwards from the end, so it parses only the end of a long transcript.
+fn last_lines(all: &[(u32, u32, PathBuf)], lines: usize, args: &LogsArgs) -> (usize, u64) {
     let mut left = lines;
     for (index, (.., path)) in all.iter().enumerate().rev() {
         let (mut end, mut room) = (None, LAST_BYTES);
         loop {
             let window = match TranscriptWindow::before(path, end, room) {
+                Ok(window) => window,
                 // It was removed since it was listed.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => break,
-                window => window?,
+                // The one that reads it reports the damage.
+                Err(_) => return (index, 0),
             };
             for (position, record) in window.records.iter().rev() {
+                if args.since.is_some_and(|Since(since)| record.at < since) {
+                    return (index, *position);
+                }
                 left = left.saturating_sub(lines_of(record, args));
-                if left == 0 {
-                    return Ok((index, *position));
+                if left == 0 && (args.json || ends_streamed_text(record)) {
+                    return (index, *position);
                 }
             }
             if window.from == 0 {
                 break;
             }
             end = Some(window.from);
-            room *= 4;
+            room = (room * 4).min(MOST_BYTES);
         }
     }
-    Ok((0, 0))
+    (0, 0)
+}
+
+/// Returns whether no streamed text from before this record is printed after it.
+fn ends_streamed_text(record: &Record) -> bool {
+    matches!(
+        record.kind.as_str(),
+        "message" | "end" | "prompt" | "stdout" | "stderr"
+    )
 }
 
 /// Returns the number of lines that are certainly printed for a record.
 fn lines_of(record: &Record, args: &LogsArgs) -> usize {
-    if args.since.is_some_and(|Since(since)| record.at < since) {
-        return 0;
-    }
     match record.kind.as_str() {
         _ if args.json => 1,
         // It is printed only if no message follows.
@@ -154,7 +167,7 @@ fn lines_of(record: &Record, args: &LogsArgs) -> usize {
 /// An output that keeps only the last lines until it is released.
 struct LastLines<W> {
     to: W,
-    /// The number of lines to keep; `None` once it is released.
+    /// The number of lines to keep; `None` if each line is printed at once.
     most: Option<usize>,
     lines: VecDeque<Vec<u8>>,
     /// The line that is not complete yet.
@@ -384,7 +397,7 @@ mod tests {
     fn printed(all: &[(u32, u32, PathBuf)], args: &LogsArgs) -> String {
         let mut out = LastLines::new(Vec::new(), args.tail);
         let (first, mut position) = match args.tail {
-            Some(lines) => last_lines(all, lines, args).unwrap(),
+            Some(lines) => last_lines(all, lines, args),
             None => (0, 0),
         };
         for (iteration, attempt, path) in &all[first..] {
@@ -414,7 +427,13 @@ mod tests {
             for (number, records) in transcripts.iter().enumerate() {
                 let path = dir.path().join(format!("{number}-1.ndjson"));
                 // A message or the end of the turn follows streamed text, except at the end of a growing transcript.
-                let kinds = [&["stdout"][..], &["message"], &["text", "raw", "message"], &["raw"], &["text", "end"]];
+                let kinds = [
+                    &["stdout"][..],
+                    &["message"],
+                    &["text", "raw", "message"],
+                    &["raw"],
+                    &["text", "note", "text", "steer", "end"],
+                ];
                 let last = [(&["text"][..], 1)];
                 let records = records.iter().map(|(kind, lines)| (kinds[*kind], *lines)).chain(last);
                 let records = records.flat_map(|(kinds, lines)| {

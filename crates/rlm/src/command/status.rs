@@ -104,22 +104,25 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     Ok(Code::Done.into())
 }
 
-/// Passes each item to `work`, on several threads, and returns the results in the same order. Runs that hang then delay the list only once.
+/// Passes each item to `work`, on up to [`MOST_THREADS`] threads, and returns the results in the same order.
 fn in_parallel<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..items.len().min(MOST_THREADS) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(index) else {
-                        break;
-                    };
-                    let _set_once = results[index].set(work(item));
-                }
-            });
+    let rest = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else {
+                break;
+            };
+            let _set_once = results[index].set(work(item));
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..items.len().min(MOST_THREADS) {
+            // If the system has no room for a thread, the others do the work.
+            let _started = std::thread::Builder::new().spawn_scoped(scope, rest);
+        }
+        rest();
     });
     results
         .into_iter()
