@@ -54,9 +54,9 @@ pub(super) fn ps(place: &Place, plan: &Plan, outcome: &mut Outcome) -> Result<()
         .stdout(std::process::Stdio::piped())
         .output()?;
     let lines = listed.stdout.split(|byte| *byte == b'\n');
-    let responding = lines.filter(|line| !line.is_empty()).count();
-    if responding != count + 1 {
-        return Err(format!("`rlm ps` lists {responding} of {} runs", count + 1).into());
+    let listed_runs = lines.filter(|line| !line.is_empty()).count();
+    if listed_runs != count + 1 {
+        return Err(format!("`rlm ps` lists {listed_runs} of {} runs", count + 1).into());
     }
     let turns = vec![
         Turn::new(PS, Role::Ours, |_| {
