@@ -14,7 +14,7 @@ use crate::LONG;
 use crate::scene::{PROMPT, Scene, says, stop};
 use crate::steering::Random;
 use crate::view_pages::{Browser, parts_of};
-use crate::view_run::{changed, lines_in, write_long_transcript};
+use crate::view_run::{changed, lines_in, with_three_attempts, write_long_transcript};
 
 /// The number of times that the connections of the browser are cut.
 const CUTS: u32 = 100;
@@ -316,6 +316,38 @@ fn v16_browser_has_a_bounded_window_of_a_transcript_of_100_mb() {
     let is_at_end = |_: &[u64], now: &[u64]| now.last() == Some(&last);
     chromium.script("document.querySelector('#newest').click()");
     scroll("1e9", &is_at_end);
+    expect_no_errors(&chromium);
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn transcript_of_an_older_attempt_scrolls_on_to_the_newest_one_in_a_browser() {
+    let scene = with_three_attempts();
+    let (browser, chromium) = open(&scene);
+    let key = browser.key("r1");
+    let url = format!("http://{}/runs/{key}?attempt=1-1", browser.host);
+    chromium.open(&url);
+    chromium.sees("#records", "line 300.");
+    wait_for("the last record", LONG, || {
+        chromium.script("document.querySelector('#records').scrollTop = 1e9");
+        let text = chromium.script("return document.querySelector('#records').textContent");
+        let lines = lines_in(text.as_str().unwrap());
+        assert!(
+            lines.iter().copied().eq(1..=lines.len() as u64),
+            "{lines:?}"
+        );
+        (lines.len() == 900).then_some(())
+    });
+    let heads =
+        "return [...document.querySelectorAll('#records .end')].map((it) => it.textContent)";
+    let heads = chromium.script(heads).to_string();
+    for name in ["Iteration 2", "Iteration 3"] {
+        assert_eq!(heads.matches(&format!("{name:?}")).count(), 1, "{heads}");
+    }
+    // The page follows the run again, and its heading still names the attempt of its address.
+    let is_hidden = || chromium.script("return document.querySelector('#newest').hidden");
+    wait_for("the end", LONG, || (is_hidden() == true).then_some(()));
+    assert_eq!(chromium.text("#attempt"), "Iteration 1");
     expect_no_errors(&chromium);
 }
 

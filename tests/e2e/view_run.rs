@@ -320,6 +320,44 @@ fn v16_transcript_of_100_mb_opens_at_its_end_and_scrolls_back() {
     assert!(added < V16_MEMORY, "{added} kB");
 }
 
+/// Returns a scene with a run of three iterations. Together they print the lines 1 to 900.
+pub(crate) fn with_three_attempts() -> Scene {
+    let scene = Scene::new("");
+    let script = "cat >/dev/null; n=$(cat printed || echo 0); seq -f 'line %.0f.' $((n + 1)) $((n + 300)); echo $((n + 300)) >printed";
+    let run = ["run", "-n", "3", "--sleep", "0", "--prompt", PROMPT];
+    let of = ["--run-id", "r1", "--", "sh", "-c", script];
+    let run = scene.rlm(&[&run[..], &of].concat()).run(LONG);
+    run.expect_code(0);
+    scene
+}
+
+#[test]
+fn records_at_the_end_of_an_attempt_name_the_next_attempt() {
+    let scene = with_three_attempts();
+    let browser = Browser::new(&scene, &[]);
+    let path = format!("/runs/{}/records", browser.key("r1"));
+    let (mut attempt, mut position) = ("1-1".to_owned(), 0);
+    let (mut attempts, mut lines) = (vec![attempt.clone()], Vec::new());
+    loop {
+        let query = format!("{path}?attempt={attempt}&after={position}");
+        let more = browser.get(&query).json();
+        lines.extend(lines_in(more["html"].as_str().unwrap()));
+        let to = more["to"].as_u64().unwrap();
+        if to > position {
+            assert_eq!(more["next"], Value::Null, "{more}");
+            position = to;
+            continue;
+        }
+        match &more["next"] {
+            Value::Null => break,
+            next => (attempt, position) = (text(next), 0),
+        }
+        attempts.push(attempt.clone());
+    }
+    assert_eq!(attempts, ["1-1", "2-1", "3-1"]);
+    assert!(lines.iter().copied().eq(1..=900), "{lines:?}");
+}
+
 #[test]
 fn limit_of_a_live_run_is_set_from_its_page() {
     let scene = Scene::new("say ready\nawait go\nturn");

@@ -96,10 +96,12 @@
   const records = byId("records");
   const MAX_RECORDS = 3000;
   let queue = Promise.resolve();
-  let isAtEnd = true;
-  // Whether the window ends before the end of the transcript. Then new records are only counted as there.
-  let isDetached = false;
-  let newestAttempt = records?.dataset.attempt;
+  let newestAttempt = records?.dataset.newest;
+  // Whether the page was loaded with the newest attempt. Its heading names the newest attempt.
+  const isOfNewest = records?.dataset.attempt === newestAttempt;
+  // Whether the window ends before the newest record. Then new records are only counted as there.
+  let isDetached = !isOfNewest;
+  let isAtEnd = isOfNewest;
 
   const run = () => records.dataset.run;
   const position = () => Number(records.dataset.to);
@@ -119,6 +121,21 @@
     const all = [...template.content.children];
     for (const record of all) record.dataset.attempt = attempt;
     return all;
+  }
+
+  function attemptTitle(name) {
+    const [iteration, attempt] = name.split("-");
+    return `Iteration ${iteration}` + (attempt === "1" ? "" : `, attempt ${attempt}`);
+  }
+
+  function showHeading() {
+    if (isOfNewest) byId("attempt").textContent = attemptTitle(newestAttempt);
+  }
+
+  // The next records are those of this attempt.
+  function beginAttempt(name) {
+    addAfter(`<div class="rec end">${attemptTitle(name)}</div>`);
+    Object.assign(records.dataset, { attempt: name, to: 0 });
   }
 
   // A message repeats the text that was streamed before it.
@@ -165,9 +182,9 @@
     if (record?.isConnected) records.scrollTop += record.getBoundingClientRect().top - top;
   }
 
-  function append(html) {
+  function append(add) {
     keepInPlace(isAtEnd ? null : records.lastElementChild, () => {
-      addAfter(html);
+      add();
       if (isAtEnd || records.childElementCount > 3 * MAX_RECORDS) trimStart();
     });
     if (isAtEnd) {
@@ -182,7 +199,7 @@
     while (position() < to) {
       const more = await load(records.dataset.attempt, `after=${position()}`);
       if (more.to <= position()) return;
-      append(more.html);
+      append(() => addAfter(more.html));
       records.dataset.to = more.to;
     }
   }
@@ -192,16 +209,12 @@
     if (isDetached) return;
     if (message.attempt !== records.dataset.attempt) {
       await catchUp(Infinity);
-      const [iteration, attempt] = message.attempt.split("-");
-      const name = `Iteration ${iteration}` + (attempt === "1" ? "" : `, attempt ${attempt}`);
-      append(`<div class="rec end">${name}</div>`);
-      records.dataset.attempt = message.attempt;
-      records.dataset.to = 0;
-      byId("attempt").textContent = name;
+      append(() => beginAttempt(message.attempt));
+      showHeading();
     }
     if (message.to <= position()) return;
     if (message.from === position()) {
-      append(message.html);
+      append(() => addAfter(message.html));
       records.dataset.to = message.to;
     } else {
       await catchUp(message.to);
@@ -222,18 +235,24 @@
     });
   }
 
+  // Returns whether the page has more records now.
   async function showLater() {
-    const after = await load(records.dataset.attempt, `after=${position()}`);
-    if (after.to <= position()) {
-      // At the end of the newest attempt, the page follows the run again.
-      if (records.dataset.attempt === newestAttempt) detach(false);
-      return;
+    for (;;) {
+      const after = await load(records.dataset.attempt, `after=${position()}`);
+      if (after.to > position()) {
+        keepInPlace(records.lastElementChild, () => {
+          addAfter(after.html);
+          records.dataset.to = after.to;
+          if (records.childElementCount > 2 * MAX_RECORDS) trimStart();
+        });
+        return true;
+      }
+      if (!after.next) break;
+      keepInPlace(records.lastElementChild, () => beginAttempt(after.next));
     }
-    keepInPlace(records.lastElementChild, () => {
-      addAfter(after.html);
-      records.dataset.to = after.to;
-      if (records.childElementCount > 2 * MAX_RECORDS) trimStart();
-    });
+    // At the end of the newest attempt, the page follows the run again.
+    if (records.dataset.attempt === newestAttempt) detach(false);
+    return false;
   }
 
   async function showEnd() {
@@ -244,6 +263,7 @@
       Object.assign(first, { attempt: newestAttempt, from: end.from });
       byId("earlier").hidden = end.from === 0;
       detach(false);
+      showHeading();
     }
     records.scrollTop = records.scrollHeight;
   }
@@ -255,19 +275,27 @@
       isLoading = true;
       queue = queue.then(change)
         .catch(() => toast("The records can't be loaded; is the page still logged in?", true))
-        .finally(() => { isLoading = false; });
+        .then((hasMore) => {
+          isLoading = false;
+          // A few short records leave nothing to scroll.
+          if (hasMore === true) showLaterAtEnd();
+        });
+    };
+    const below = () => records.scrollHeight - records.scrollTop - records.clientHeight;
+    const showLaterAtEnd = () => {
+      if (isDetached && below() < 200) request(showLater);
     };
     for (const record of records.children) record.dataset.attempt = records.dataset.attempt;
     records.addEventListener("scroll", () => {
-      const below = records.scrollHeight - records.scrollTop - records.clientHeight;
-      isAtEnd = !isDetached && below < 40;
+      isAtEnd = !isDetached && below() < 40;
       if (isAtEnd) byId("newest").hidden = true;
-      if (isDetached && below < 200) request(showLater);
+      if (isDetached && below() < 200) showLaterAtEnd();
       else if (records.scrollTop < 200 && !byId("earlier").hidden) request(showEarlier);
     });
     byId("newest").addEventListener("click", () => request(showEnd));
     byId("earlier").addEventListener("click", () => request(showEarlier));
     records.scrollTop = records.scrollHeight;
+    showLaterAtEnd();
   }
 
   // ---- Actions: a form is sent without leaving the page.
@@ -383,7 +411,7 @@
     if (message.parts?.waiting) showWaiting();
     // The first transcript of a run has no place on a page that was loaded before it.
     if (message.records && !records) location.reload();
-    if (message.records && records && records.dataset.follow !== undefined && records.dataset.follow !== "false") {
+    if (message.records && records) {
       queue = queue.then(() => showRecords(message.records)).catch(() => {});
     }
   }

@@ -1,5 +1,6 @@
 //! The requests of browsers: which are accepted, and which page answers them. Each request passes [`admit`] first: host, origin, session.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use crate::origin::{Headers, Refusal};
 use crate::pages::changes::{self, changes};
 use crate::pages::list::{Filter, ListRows, list};
 use crate::pages::new_run::{NewRunForm, NewRunNote, new_run};
-use crate::pages::run::{ShownTranscript, Tab, crumbs, heading, run, tabs};
+use crate::pages::run::{ShownTranscript, Tab, attempt_name, crumbs, heading, run, tabs};
 use crate::pages::{PageContext, Place, document, inbox, page, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
@@ -499,7 +500,7 @@ fn read_transcript(
         attempt,
         window,
         attempts,
-        follows: attempt == current,
+        current,
     })
 }
 
@@ -545,17 +546,40 @@ async fn more_records(
     let project = app.runs.project(&row).ok_or(Problem::NotFound)?;
     let read = blocking(move || {
         let run_dir = project.run_dir(&row.run);
-        let path = rlm_store::transcript::path(&run_dir, iteration, number);
-        let window = match query.after {
-            Some(after) => TranscriptWindow::after(&path, after, MORE_RECORDS),
-            None => TranscriptWindow::before(&path, query.before, MORE_RECORDS),
-        };
-        window.map(|it| json!({"from": it.from, "to": it.to, "html": transcript::records(&it)}))
+        read_records(&run_dir, (iteration, number), &query)
     });
     match read.await? {
         Ok(value) => Ok(json_response(StatusCode::OK, &value)),
         Err(_) => Err(Problem::NotFound),
     }
+}
+
+/// Reads the records that a page requests. If the attempt has no later record, the answer names the attempt that began after it.
+fn read_records(
+    run_dir: &std::path::Path,
+    attempt: (u32, u32),
+    query: &RecordsQuery,
+) -> io::Result<serde_json::Value> {
+    let path = rlm_store::transcript::path(run_dir, attempt.0, attempt.1);
+    let read = || match query.after {
+        Some(after) => TranscriptWindow::after(&path, after, MORE_RECORDS),
+        None => TranscriptWindow::before(&path, query.before, MORE_RECORDS),
+    };
+    let mut window = read()?;
+    let mut next = None;
+    if query.after == Some(window.to) {
+        next = attempts::attempt_after(run_dir, attempt);
+        // The attempt may have written its last records since the first read.
+        if next.is_some() {
+            window = read()?;
+        }
+    }
+    Ok(json!({
+        "from": window.from,
+        "to": window.to,
+        "html": transcript::records(&window),
+        "next": next.map(attempt_name),
+    }))
 }
 
 fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {

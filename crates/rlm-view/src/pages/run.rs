@@ -16,8 +16,8 @@ pub(crate) struct ShownTranscript {
     pub(crate) window: TranscriptWindow,
     /// All attempts, the newest last.
     pub(crate) attempts: Vec<(u32, u32)>,
-    /// Whether new records of the run appear.
-    pub(crate) follows: bool,
+    /// The attempt that gets the new records of the run.
+    pub(crate) current: (u32, u32),
 }
 
 /// The words of the command line that a page of a run needs.
@@ -169,16 +169,17 @@ pub(crate) fn attempt_name((iteration, attempt): (u32, u32)) -> String {
 
 fn transcript_section(row: &RunRow, shown: &ShownTranscript) -> Markup {
     let name = attempt_name(shown.attempt);
+    let follows = shown.attempt == shown.current;
     html! {
         section class="transcript" aria-label="Transcript" {
-            (attempt_links(row, Tab::Transcript, shown.attempt, &shown.attempts, shown.follows))
+            (attempt_links(row, Tab::Transcript, shown.attempt, &shown.attempts, follows))
             button id="earlier" class="quiet" hidden[shown.window.from == 0] { "Show earlier records" }
             div id="records" role="log" aria-live="off" tabindex="0" aria-label="Records"
                 data-run=(row.key) data-attempt=(name) data-from=(shown.window.from) data-to=(shown.window.to)
-                data-follow=(shown.follows) {
+                data-newest=(attempt_name(shown.current)) {
                 (maud::PreEscaped(transcript::records(&shown.window)))
             }
-            button id="newest" class="float" hidden { "Newest records" }
+            button id="newest" class="float" hidden[follows] { "Newest records" }
         }
     }
 }
