@@ -8,7 +8,8 @@ use crate::report::ReportData;
 use crate::transcript::{CommitChange, Piece, Transcript};
 use crate::visible::pre;
 use crate::words::{
-    Clock, bytes, capital, count, first_line, format_duration, number, outcome, usage_text,
+    Clock, attempt_title, bytes, capital, count, first_line, format_duration, number, outcome,
+    usage_text,
 };
 
 /// Returns the anchor of an attempt that the page shows in full.
@@ -26,7 +27,7 @@ pub(crate) fn detail(report: &ReportData, clock: &Clock, index: usize) -> Markup
     html! {
         details class="it" {
             summary {
-                h3 id=(anchor(index)) { (capital(&title(report, attempt))) }
+                h3 id=(anchor(index)) { (capital(&attempt_title(&report.timeline, attempt))) }
                 span class="out" {
                     strong class=(class) { (word) }
                     @if !why.is_empty() { " " bdi { (first_line(&why)) } }
@@ -95,25 +96,6 @@ fn remarks(attempt: &AttemptSpan) -> Vec<String> {
     let survived = "could not be ended";
     counted(attempt.survivors, "process", "processes", survived);
     remarks
-}
-
-/// Returns the title of an attempt.
-pub(crate) fn title(report: &ReportData, attempt: &AttemptSpan) -> String {
-    let phases = &report.timeline.head.settings.phases;
-    let phase = phases
-        .get(attempt.phase as usize)
-        .filter(|_| phases.len() > 1);
-    let phase = phase.map_or_else(String::new, |phase| format!("{} ", phase.name));
-    let first = report
-        .timeline
-        .attempts
-        .iter()
-        .find(|it| (it.phase, it.iteration) == (attempt.phase, attempt.iteration));
-    let attempts = match first.is_some_and(|first| first.attempt == attempt.attempt) {
-        true => String::new(),
-        false => format!(", attempt {}", attempt.attempt),
-    };
-    format!("{phase}iteration {}{attempts}", attempt.iteration)
 }
 
 /// Returns the prompt and the transcript.

@@ -1,5 +1,6 @@
 //! The figures of a run as plots and as a table: what its attempts cost, how long they took, and how long the run waited.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -11,7 +12,9 @@ use rlm_text::money::dollars;
 
 use crate::plots::{Column, SMALLEST, Spent, columns, fill, lanes, plot, spent};
 use crate::visible::visible;
-use crate::words::{Clock, count, format_duration, number, outcome, wait_text};
+use crate::words::{
+    Clock, attempt_title, capital, count, format_duration, number, outcome, wait_text,
+};
 
 /// The largest number of rows and of bars. In a longer run, a row is a group of consecutive attempts.
 const GROUPS: usize = 200;
@@ -28,13 +31,15 @@ const CAUSES: [WaitedFor; 7] = [
 /// Consecutive attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Group {
-    /// The iterations of the first and of the last attempt.
-    iterations: (u32, u32),
-    attempts: usize,
+    name: String,
+    /// The indices of the attempts.
+    attempts: Range<usize>,
     /// The class of the worst outcome.
     class: &'static str,
     usage: UsageTotal,
+    /// The time of all attempts, and of the longest one, including their checks.
     took: Duration,
+    longest: Duration,
     /// The waits that began after the beginning of the first attempt, without the pauses between iterations.
     waited: Duration,
 }
@@ -50,11 +55,20 @@ pub fn figures(timeline: &Timeline, zone: TimeZone) -> String {
         @if usage.cost_microusd > 0 { (spent(timeline, Spent::Cost)) }
         @if usage.tokens() > 0 { (spent(timeline, Spent::Tokens)) }
         @if usage == UsageTotal::default() { p class="note" { "The agent reports neither costs nor tokens." } }
-        (times(&groups))
+        (times(timeline, &groups))
         (waits(timeline, &groups))
         (table(&groups, usage))
     };
     visible(&html.into_string())
+}
+
+/// Returns the plots of a report.
+pub(crate) fn plots(timeline: &Timeline, clock: &Clock) -> Markup {
+    html! {
+        (lanes(timeline, clock))
+        (spent(timeline, Spent::of(timeline)))
+        (times(timeline, &groups(timeline, GROUPS)))
+    }
 }
 
 /// Divides the attempts of a run into at most this many groups.
@@ -65,18 +79,19 @@ fn groups(timeline: &Timeline, most: usize) -> Vec<Group> {
     let mut groups = vec![Group::default(); count];
     for (index, attempt) in attempts.iter().enumerate() {
         let group = &mut groups[group_of(index)];
-        if group.attempts == 0 {
-            group.iterations.0 = attempt.iteration;
+        if group.attempts.is_empty() {
+            group.attempts.start = index;
             group.class = "fg";
         }
-        group.iterations.1 = attempt.iteration;
-        group.attempts += 1;
+        group.attempts.end = index + 1;
         let rank = |class: &str| ["fg", "fo", "fc", "fb"].iter().position(|it| *it == class);
         let class = fill(outcome(attempt).1);
         if rank(class) > rank(group.class) {
             group.class = class;
         }
-        group.took += attempt.duration(until);
+        let took = attempt.duration(until);
+        group.took += took;
+        group.longest = group.longest.max(took);
         group.usage.input_tokens += attempt.usage.input_tokens;
         group.usage.output_tokens += attempt.usage.output_tokens;
         group.usage.cost_microusd += attempt.usage.cost_microusd;
@@ -91,50 +106,60 @@ fn groups(timeline: &Timeline, most: usize) -> Vec<Group> {
             group.waited += length(timeline, wait);
         }
     }
+    for group in &mut groups {
+        group.name = name(timeline, group.attempts.clone());
+    }
     groups
+}
+
+/// Returns the name of consecutive attempts, with a capital letter.
+fn name(timeline: &Timeline, indices: Range<usize>) -> String {
+    let attempts = &timeline.attempts[indices];
+    let title = |attempt| attempt_title(timeline, attempt);
+    match attempts {
+        [] => String::new(),
+        [only] => capital(&title(only)),
+        [first, .., last] => format!(
+            "{} to {} ({})",
+            capital(&title(first)),
+            title(last),
+            count(attempts.len(), "attempt", "attempts")
+        ),
+    }
 }
 
 fn length(timeline: &Timeline, wait: &WaitSpan) -> Duration {
     wait.ended.unwrap_or(timeline.until()).since(wait.began)
 }
 
-impl Group {
-    fn name(&self) -> String {
-        match self.iterations {
-            (first, last) if first == last && self.attempts == 1 => format!("Iteration {first}"),
-            (first, last) => format!(
-                "Iterations {first} to {last}, {}",
-                count(self.attempts, "attempt", "attempts")
-            ),
-        }
-    }
-}
-
-/// Renders the time of each attempt, including its checks.
-fn times(groups: &[Group]) -> Markup {
-    let average = |group: &Group| group.took / u32::try_from(group.attempts).unwrap_or(1).max(1);
-    let Some(longest) = groups.iter().map(average).max().filter(|it| !it.is_zero()) else {
+/// Renders a plot of the time of each attempt.
+fn times(timeline: &Timeline, groups: &[Group]) -> Markup {
+    let until = timeline.until();
+    let attempts = timeline.attempts.iter();
+    let mut all: Vec<Duration> = attempts.map(|it| it.duration(until)).collect();
+    all.sort_unstable();
+    let Some(longest) = all.last().copied().filter(|it| !it.is_zero()) else {
         return Markup::default();
     };
-    let all: Vec<_> = { groups.iter() }
-        .map(|group| {
-            let took = average(group);
-            let part = (took.as_secs_f64() / longest.as_secs_f64()).max(SMALLEST);
-            let text = format!("{}: {}", group.name(), format_duration(took));
-            let class = group.class;
-            Column { part, class, text }
-        })
-        .collect();
-    let text = match groups.iter().any(|it| it.attempts > 1) {
-        true => " Each bar is the average of a group of attempts.",
+    let bar = |group: &Group| Column {
+        part: (group.longest.as_secs_f64() / longest.as_secs_f64()).max(SMALLEST),
+        class: group.class,
+        text: format!("{}: {}", group.name, format_duration(group.longest)),
+    };
+    let of_groups = match groups.len() < all.len() {
+        true => " Each bar is the longest one of a group of attempts.",
         false => "",
     };
-    let top = format_duration(longest);
+    let text = format!(
+        " The longest took {}; the median is {}.{of_groups}",
+        format_duration(longest),
+        format_duration(all[all.len() / 2])
+    );
     plot(
         "Time of each attempt, including its checks.",
-        text,
-        &top,
-        columns(&all),
+        &text,
+        &format_duration(longest),
+        columns(&groups.iter().map(bar).collect::<Vec<_>>()),
     )
 }
 
@@ -153,7 +178,7 @@ fn waits(timeline: &Timeline, groups: &[Group]) -> Markup {
                 true => 0.0,
                 false => (group.waited.as_secs_f64() / longest.as_secs_f64()).max(SMALLEST),
             };
-            let text = format!("{}: {}", group.name(), format_duration(group.waited));
+            let text = format!("{}: {}", group.name, format_duration(group.waited));
             let class = "fw";
             Column { part, class, text }
         })
@@ -231,7 +256,7 @@ fn table(groups: &[Group], usage: UsageTotal) -> Markup {
                         }
                     }
                     tbody {
-                        @for group in groups { tr { th scope="row" { (group.name()) } (cells(group)) } }
+                        @for group in groups { tr { th scope="row" { (group.name) } (cells(group)) } }
                     }
                     tfoot { tr { th scope="row" { "All" } (cells(&all)) } }
                 }

@@ -6,8 +6,8 @@
 //! programs.
 //!
 //! Modules in reading order: `report` contains all data of a page, and `collect` reads that data from a project. `page` renders the whole page, with
-//! `summary` (three sentences), `plots`, `rows` (the table) and `detail` (one attempt, with its `transcript`). They share `words` and `visible`.
-//! `figures` renders plots and their values for a page of another program. `json` renders the timeline for programs.
+//! `summary` (three sentences), `figures` (what the `plots` show), `rows` (the table) and `detail` (one attempt, with its `transcript`). They share
+//! `words` and `visible`. `figures` also renders the plots and their values for a page of another program. `json` renders the timeline for programs.
 
 mod collect;
 mod detail;

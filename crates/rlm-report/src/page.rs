@@ -11,8 +11,8 @@ use rlm_text::money::dollars;
 use crate::report::ReportData;
 use crate::transcript::middle_out;
 use crate::visible::{pre, visible};
-use crate::words::{Clock, count, format_duration, number, removed, uncommitted};
-use crate::{detail, plots, rows, summary};
+use crate::words::{Clock, attempt_title, count, format_duration, number, removed, uncommitted};
+use crate::{detail, figures, rows, summary};
 
 /// The style of the page, for a program that shows [`body`] in a page of its own.
 pub const CSS: &str = concat!(include_str!("plots.css"), include_str!("style.css"));
@@ -81,7 +81,7 @@ fn sections(report: &ReportData, clock: &Clock) -> Markup {
     html! {
         (header(report, clock))
         (section("How it ended", end(report)))
-        (section("Time and cost", plots::plots(report, clock)))
+        (section("Time and cost", figures::plots(&report.timeline, clock)))
         (section("Timeline", rows::table(report, clock, &in_full)))
         (section("Iteration details", iterations))
         (section("Task", task_text(report)))
@@ -216,7 +216,7 @@ fn end(report: &ReportData) -> Markup {
             }
         }
         @if let Some(last) = last {
-            h3 { "Final checks: " (detail::title(report, last)) }
+            h3 { "Final checks: " (attempt_title(&report.timeline, last)) }
             (detail::commands(report, last))
         }
     }

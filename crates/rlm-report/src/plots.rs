@@ -9,22 +9,13 @@ use maud::{Markup, html};
 use rlm_store::timeline::{ProcessEnd, Timeline, WaitedFor};
 use rlm_text::money::dollars;
 
-use crate::report::ReportData;
 use crate::words::{Clock, count, format_duration, number, outcome};
 
 /// The width and the height of a plot in its own units.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 100.0;
-/// The maximum number of points or bars of a plot.
+/// The maximum number of points of a plot.
 const POINTS: usize = 250;
-
-pub(crate) fn plots(report: &ReportData, clock: &Clock) -> Markup {
-    html! {
-        (lanes(&report.timeline, clock))
-        (spent(&report.timeline, Spent::of(&report.timeline)))
-        (durations(&report.timeline))
-    }
-}
 
 /// The style of the plots, for a program that shows [`figures`](crate::figures()) in a page of its own.
 pub const PLOTS_CSS: &str = include_str!("plots.css");
@@ -38,7 +29,7 @@ pub(crate) enum Spent {
 
 impl Spent {
     /// Returns the costs, or the tokens if the agent reports no cost.
-    fn of(timeline: &Timeline) -> Self {
+    pub(crate) fn of(timeline: &Timeline) -> Self {
         match timeline.head.machine.usage.cost_microusd {
             0 => Self::Tokens,
             _ => Self::Cost,
@@ -343,51 +334,6 @@ pub(crate) fn spent(timeline: &Timeline, what: Spent) -> Markup {
         &format!(" {} in total; {limit}", shown(all)),
         &shown(top),
         inner,
-    )
-}
-
-/// Renders a plot of the duration of each attempt.
-pub(crate) fn durations(timeline: &Timeline) -> Markup {
-    let until = timeline.until();
-    let mut took: Vec<Duration> = timeline
-        .attempts
-        .iter()
-        .map(|it| it.duration(until))
-        .collect();
-    let Some(longest) = took.iter().max().copied().filter(|it| !it.is_zero()) else {
-        return Markup::default();
-    };
-    let bars = took.len().min(POINTS);
-    let bar = |bar: usize| {
-        let range = bar * took.len() / bars..(bar + 1) * took.len() / bars;
-        let longest_of_bar = took[range.clone()]
-            .iter()
-            .max()
-            .copied()
-            .unwrap_or_default();
-        // A bar for several attempts has the colour of the worst outcome.
-        let worst = timeline.attempts[range]
-            .iter()
-            .map(|it| fill(outcome(it).1));
-        let rank = |class: &&str| ["fg", "fo", "fc", "fb"].iter().position(|it| it == class);
-        Column {
-            part: (longest_of_bar.as_secs_f64() / longest.as_secs_f64()).max(SMALLEST),
-            class: worst.max_by_key(rank).unwrap_or("fg"),
-            text: format_duration(longest_of_bar),
-        }
-    };
-    let all: Vec<_> = (0..bars).map(bar).collect();
-    took.sort_unstable();
-    let text = format!(
-        " The longest took {}; the median is {}.",
-        format_duration(longest),
-        format_duration(took[took.len() / 2])
-    );
-    plot(
-        "Duration of each attempt, including its checks.",
-        &text,
-        &format_duration(longest),
-        columns(&all),
     )
 }
 

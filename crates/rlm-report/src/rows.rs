@@ -13,11 +13,11 @@ use rlm_store::timeline::{
     WaitedFor,
 };
 
-use crate::detail::{anchor, title};
+use crate::detail::anchor;
 use crate::report::ReportData;
 use crate::words::{
-    Clock, capital, count, delivery, first_line, format_duration, number, outcome, usage_text,
-    wait_text,
+    Clock, attempt_title, capital, count, delivery, first_line, format_duration, number, outcome,
+    usage_text, wait_text,
 };
 
 /// The maximum number of attempts that the page shows in full. A run with at most this many attempts is not grouped into shared rows.
@@ -223,7 +223,7 @@ fn line(
 fn attempt_line(report: &ReportData, clock: &Clock, index: usize, in_full: bool) -> Markup {
     let attempt = &report.timeline.attempts[index];
     let (word, class, why) = outcome(attempt);
-    let name = capital(&title(report, attempt));
+    let name = capital(&attempt_title(&report.timeline, attempt));
     html! {
         tr class=[attempt.discarded.then_some("gone")] {
             td class="t" { (clock.short_time(attempt.began)) }

@@ -227,6 +227,7 @@ fn v17_figures_of_a_long_run_are_bounded_and_complete() {
     }
     let many = figures(&timeline, TimeZone::UTC);
     assert_eq!(many.matches("<tr>").count(), 200 + 2);
+    assert!(many.contains("(600 attempts): "), "{many}");
     assert!(many.len() < 300_000, "{}", many.len());
     // The sums have each attempt once.
     let sums = many.split("<tfoot>").nth(1).unwrap();
@@ -235,6 +236,28 @@ fn v17_figures_of_a_long_run_are_bounded_and_complete() {
     let page =
         format!("<!doctype html><html><head><title>x</title></head><body>{many}</body></html>");
     parse(&page);
+}
+
+#[test]
+fn v17_each_attempt_has_its_own_name_in_the_plots() {
+    // The process died in the first iteration, so this iteration has two attempts.
+    let inputs = || [resume()].into_iter().chain(iterations(2));
+    let report = report(&TestTask::default(), inputs(), true);
+    let names = |html: &str| {
+        let (_, plot) = html.split_once("Time of each attempt").unwrap();
+        let (plot, _) = plot.split_once("</svg>").unwrap();
+        let titles = plot.split("<title>").skip(1);
+        let name = |title: &str| title.split_once(':').unwrap().0.to_owned();
+        titles.map(name).collect::<Vec<_>>()
+    };
+    let expected = ["Iteration 1", "Iteration 1, attempt 2", "Iteration 2"];
+    let view = figures(&report.timeline, TimeZone::UTC);
+    assert_eq!(names(&view), expected);
+    assert_eq!(names(&page(&report)), expected);
+    for name in expected {
+        let row = format!("<th scope=\"row\">{name}</th>");
+        assert_eq!(view.matches(&row).count(), 1, "{view}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use loop_state::{Timestamp, UnfinishedCause, UsageTotal};
 use maud::{Markup, html};
-use rlm_store::timeline::{AttemptSpan, WaitedFor};
+use rlm_store::timeline::{AttemptSpan, Timeline, WaitedFor};
 use rlm_store::{
     AttemptOutcome, DeliveryResult, NotificationRecord, RemovedTranscripts, Uncommitted,
 };
@@ -73,6 +73,24 @@ pub(crate) fn outcome(attempt: &AttemptSpan) -> (&'static str, &'static str, Str
         AttemptOutcome::Checking => ("checking", "open", "its turn has ended".to_owned()),
         _ => ("working", "open", String::new()),
     }
+}
+
+/// Returns the title of an attempt: its iteration, and also its phase and its own number if the run has several of them.
+pub(crate) fn attempt_title(timeline: &Timeline, attempt: &AttemptSpan) -> String {
+    let phases = &timeline.head.settings.phases;
+    let phase = phases
+        .get(attempt.phase as usize)
+        .filter(|_| phases.len() > 1);
+    let phase = phase.map_or_else(String::new, |phase| format!("{} ", phase.name));
+    let mut attempts = timeline.attempts.iter();
+    let first = attempts
+        .find(|it| (it.phase, it.iteration) == (attempt.phase, attempt.iteration))
+        .is_some_and(|first| first.attempt == attempt.attempt);
+    let number = match first {
+        true => String::new(),
+        false => format!(", attempt {}", attempt.attempt),
+    };
+    format!("{phase}iteration {}{number}", attempt.iteration)
 }
 
 fn unfinished_text(cause: Option<UnfinishedCause>) -> String {
