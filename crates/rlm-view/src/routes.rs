@@ -30,11 +30,10 @@ use crate::app::{App, new_secret};
 use crate::connections::Connection;
 use crate::login::{LoginError, Logins, Secret, Session};
 use crate::origin::{Headers, Refusal};
-use crate::pages::changes::{self, changes};
 use crate::pages::list::{Filter, ListRows, list};
 use crate::pages::new_run::{NewRunForm, NewRunNote, new_run};
 use crate::pages::run::{ShownTranscript, Tab, attempt_name, crumbs, heading, run, tabs};
-use crate::pages::{PageContext, Place, document, inbox, page, transcript};
+use crate::pages::{PageContext, Place, changes, document, inbox, page, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
 use crate::stream::{self, MAX_TOPICS, Topic};
@@ -515,7 +514,7 @@ async fn changes_page(
     let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
     let shown = blocking(move || iteration_changes::read(&runs, &of, wanted)).await?;
     let terms = stream::terms(&app.runs, &row);
-    let main = changes(&row, &terms.program, shown.as_ref());
+    let main = changes::view(&row, &terms.program, shown.as_ref());
     let title = changes::title(&row, shown.as_ref());
     Ok(html_response(page(
         &context,

@@ -15,7 +15,7 @@ const MAX_LINE: usize = 1000;
 const OPEN_LINES: usize = 400;
 
 /// Returns the page. `command` is the call of the program for the project.
-pub(crate) fn changes(row: &RunRow, command: &str, shown: Option<&ShownChanges>) -> Markup {
+pub(crate) fn view(row: &RunRow, command: &str, shown: Option<&ShownChanges>) -> Markup {
     html! {
         (crumbs(row, Tab::Changes))
         (heading(row))
