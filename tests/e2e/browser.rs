@@ -465,6 +465,12 @@ fn views_of_a_run_fit_a_phone_in_both_schemes() {
     ] {
         expect_fit(&browser, &chromium, page, &format!("/runs/{key}{path}"));
     }
+    // The inbox resumes a run that ended at a limit.
+    let limited = ["--until", "test -e never", "--no-first-check", "-n", "1"];
+    scene.run(&limited).run(LONG).expect_code(3);
+    chromium.open(&format!("http://{}/inbox", browser.host));
+    chromium.sees("#rows", "Resume with this limit");
+    expect_fit(&browser, &chromium, "inbox-limit", "/inbox");
     // The table and the forms are folded, and fit too.
     for (page, path) in [("ended-open", ""), ("figures-open", "/figures")] {
         chromium.emulate(360, 740, false);

@@ -392,14 +392,23 @@ fn limit_of_a_live_run_is_set_from_its_page() {
 }
 
 #[test]
-fn run_at_its_limit_is_resumed_with_a_higher_one_from_its_page() {
+fn run_at_its_limit_is_resumed_with_a_higher_one_from_the_inbox() {
     let scene = Scene::new("say one\nturn");
     let run = ["-n", "1", "--until", "test -e never", "--no-first-check"];
     scene.claude(&run).run(LONG).expect_code(3);
     // The server starts the agent, so it needs the variables of the scripted agent.
     let browser = Browser::start(scene.talking(&["view", "--no-open"]));
+    let run = scene.run_id();
+    browser.key(&run);
+    let inbox = browser.page("/inbox");
+    for form in [
+        "<option value=\"max-iterations\" selected>",
+        "name=\"action\" value=\"resume-with\"",
+    ] {
+        assert!(inbox.contains(form), "{form}: {inbox}");
+    }
     let fields = [("key", "max-iterations"), ("value", "3")];
-    let (result, answer) = browser.act(&scene.run_id(), "resume-with", &fields);
+    let (result, answer) = browser.act(&run, "resume-with", &fields);
     assert_eq!(result, "done", "{answer}");
     wait_for("the end of the run", LONG, || {
         let status = scene.status();

@@ -211,7 +211,7 @@ mod tests {
     fn each_action_of_the_pages_is_known() {
         let mut found = Vec::new();
         for page in [include_str!("pages/run.rs"), include_str!("pages/inbox.rs")] {
-            let starts = ["name=\"action\" value=\"", "(one(\"", "(limit(\""];
+            let starts = ["name=\"action\" value=\"", ".one(\"", ".limit(\""];
             let quoted = starts.iter().flat_map(|start| page.split(start).skip(1));
             for action in quoted.filter_map(|it| it.split('"').next()) {
                 found.push(action);

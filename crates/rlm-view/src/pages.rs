@@ -156,7 +156,7 @@ pub(crate) fn state(row: &RunRow) -> (&'static str, &'static str) {
         (RunState::Transferred, _) => ("transferred", "wait"),
         (RunState::Empty, _) => ("empty", "wait"),
         (RunState::Damaged, _) => ("damaged", "bad"),
-        (_, Some(Attention::Limit)) => ("limit", "attention"),
+        (_, Some(Attention::Limit(_))) => ("limit", "attention"),
         (_, Some(_)) => ("failed", "bad"),
         _ => ("done", "good"),
     }

@@ -356,7 +356,8 @@ async fn inbox_page(
     Extension(context): Extension<PageContext>,
 ) -> Result<Response, Problem> {
     let (rows, waiting) = rows(&app).await?;
-    let main = inbox::inbox(&inbox::select(rows, now()), &context);
+    let terms = |row: &RunRow| stream::terms(&app.runs, row);
+    let main = inbox::inbox(&inbox::select(rows, now()), &context, &terms);
     Ok(html_response(page(
         &context,
         Place::Inbox,

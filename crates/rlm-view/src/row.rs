@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent_duplex::PermissionRequest;
 use loop_runner::control::ProcessHealth;
-use loop_state::{IterationStep, StopReason, Timestamp, UsageTotal};
+use loop_state::{IterationStep, SpentBudget, StopReason, Timestamp, UsageTotal};
 use rlm_store::{RunEntry, RunHead, RunId, RunState};
 
 use crate::program::RunTexts;
@@ -33,8 +33,43 @@ pub(crate) enum Attention {
     Unresponsive,
     /// The run crashed, failed or is stuck, or its state is damaged.
     Failed,
-    /// A limit, a budget or a rate limit ended the run.
-    Limit,
+    /// A limit ended the run.
+    Limit(ReachedLimit),
+}
+
+/// A limit that ends a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReachedLimit {
+    Iterations,
+    Duration,
+    Cost,
+    Tokens,
+    /// A rate limit of the agent lasts longer than the run may wait.
+    WaitForRateLimit,
+}
+
+impl ReachedLimit {
+    fn of(reason: &StopReason) -> Option<Self> {
+        Some(match reason {
+            StopReason::IterationLimit(_) => Self::Iterations,
+            StopReason::TimeLimit(_) => Self::Duration,
+            StopReason::BudgetSpent(SpentBudget::Tokens { .. }) => Self::Tokens,
+            StopReason::BudgetSpent(_) => Self::Cost,
+            StopReason::RateLimit { .. } => Self::WaitForRateLimit,
+            _ => return None,
+        })
+    }
+
+    /// Returns the name of its setting.
+    pub(crate) fn setting(self) -> &'static str {
+        match self {
+            Self::Iterations => "max-iterations",
+            Self::Duration => "max-duration",
+            Self::Cost => "max-cost",
+            Self::Tokens => "max-tokens",
+            Self::WaitForRateLimit => "wait-on-limit",
+        }
+    }
 }
 
 /// The facts about a run that a list shows.
@@ -66,6 +101,32 @@ pub(crate) struct RunRow {
 }
 
 impl RunRow {
+    /// Returns the limit that ended the run.
+    pub(crate) fn reached_limit(&self) -> Option<ReachedLimit> {
+        match self.attention {
+            Some(Attention::Limit(limit)) => Some(limit),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a resume continues the run, perhaps only with a higher limit.
+    pub(crate) fn is_resumable(&self) -> bool {
+        match self.state {
+            RunState::Stopped | RunState::Crashed => true,
+            RunState::Ended => matches!(
+                self.attention,
+                Some(Attention::Limit(_) | Attention::Failed)
+            ),
+            _ => false,
+        }
+    }
+
+    /// Returns whether a resume continues the run with the same limits.
+    pub(crate) fn is_resumable_as_it_is(&self) -> bool {
+        let limit = self.reached_limit();
+        self.is_resumable() && limit.is_none_or(|it| it == ReachedLimit::WaitForRateLimit)
+    }
+
     /// Returns whether the inbox has the run: it needs a person, or waits, or ended without success in the last days.
     pub(crate) fn is_in_inbox(&self, now: Timestamp) -> bool {
         let is_recent = now.since(self.last_at) < INBOX_AGE;
@@ -185,13 +246,10 @@ fn attention(entry: &RunEntry, state: RunState, live: &LiveParts<'_>) -> Option<
         RunState::Stopped | RunState::Transferred | RunState::Empty => None,
         _ => match machine.end.as_ref().map(|end| &end.reason) {
             Some(reason) if reason.is_final() => None,
-            Some(
-                StopReason::IterationLimit(_)
-                | StopReason::TimeLimit(_)
-                | StopReason::BudgetSpent(_)
-                | StopReason::RateLimit { .. },
-            ) => Some(Attention::Limit),
-            _ => Some(Attention::Failed),
+            reason => Some(match reason.and_then(ReachedLimit::of) {
+                Some(limit) => Attention::Limit(limit),
+                None => Attention::Failed,
+            }),
         },
     }
 }

@@ -238,7 +238,9 @@ impl TopicState {
             }
             Topic::Inbox => {
                 let rows = inbox::select(rows.to_vec(), now());
-                (inbox::parts(&rows, context), Some(inbox::order(&rows)))
+                let terms = |row: &RunRow| terms(runs, row);
+                let parts = inbox::parts(&rows, context, &terms);
+                (parts, Some(inbox::order(&rows)))
             }
             Topic::Run(key) => match runs.row(key) {
                 Some(row) => {

@@ -7,6 +7,7 @@ use loop_state::Timestamp;
 use maud::{Markup, html};
 
 use super::list::doing;
+use super::run::RunTerms;
 use super::{PageContext, Part, age, run, state, with_times};
 use crate::row::RunRow;
 
@@ -24,20 +25,30 @@ pub(crate) fn select(mut rows: Vec<Arc<RunRow>>, now: Timestamp) -> Vec<Arc<RunR
     rows
 }
 
-pub(crate) fn parts(rows: &[Arc<RunRow>], context: &PageContext) -> Vec<Part> {
-    rows.iter().map(|row| entry(row, context)).collect()
+/// Returns the entries of the runs. `terms` returns the words of the command line for a run.
+pub(crate) fn parts(
+    rows: &[Arc<RunRow>],
+    context: &PageContext,
+    terms: &dyn Fn(&RunRow) -> RunTerms,
+) -> Vec<Part> {
+    let rows = rows.iter();
+    rows.map(|row| entry(row, context, &terms(row))).collect()
 }
 
 pub(crate) fn order(rows: &[Arc<RunRow>]) -> Vec<String> {
     rows.iter().map(|row| id(row)).collect()
 }
 
-pub(crate) fn inbox(rows: &[Arc<RunRow>], context: &PageContext) -> Markup {
+pub(crate) fn inbox(
+    rows: &[Arc<RunRow>],
+    context: &PageContext,
+    terms: &dyn Fn(&RunRow) -> RunTerms,
+) -> Markup {
     html! {
         div class="head" { h1 { "Inbox" } }
         p class="note" { "Runs that wait for you, and runs that failed or reached a limit in the last three days." }
         div id="rows" class="inbox" {
-            @for part in parts(rows, context) { (part.markup()) "\n" }
+            @for part in parts(rows, context, terms) { (part.markup()) "\n" }
         }
         p class="empty none" { "Nothing waits for you." }
     }
@@ -47,7 +58,7 @@ fn id(row: &RunRow) -> String {
     format!("entry-{}", row.key)
 }
 
-fn entry(row: &RunRow, context: &PageContext) -> Part {
+fn entry(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Part {
     let (word, class) = state(row);
     let project = row.root.file_name().unwrap_or(row.root.as_os_str());
     let html = html! {
@@ -61,6 +72,7 @@ fn entry(row: &RunRow, context: &PageContext) -> Part {
             (run::questions(row, context))
             @if !row.state.is_live() {
                 @if let Some(next) = &row.texts.next { pre { "\n" (next) } }
+                (run::resume_actions(row, context, terms))
             }
         }
     };

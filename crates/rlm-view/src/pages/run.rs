@@ -6,7 +6,7 @@ use rlm_store::{RunState, TranscriptWindow};
 use super::{
     PageContext, Part, age, iterations, secret_field, state, transcript, usage, with_times,
 };
-use crate::row::{Attention, RunRow, StepKind};
+use crate::row::{Attention, ReachedLimit, RunRow, StepKind};
 
 /// The transcript that the page shows: an attempt, and its newest records.
 #[derive(Debug)]
@@ -290,34 +290,82 @@ pub(super) fn questions(row: &RunRow, context: &PageContext) -> Markup {
     }
 }
 
-fn actions(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Markup {
-    let one = |action: &str, label: &str, class: &str| {
+/// The forms that act on a run.
+#[derive(Clone, Copy)]
+struct RunForms<'a> {
+    row: &'a RunRow,
+    context: &'a PageContext,
+    terms: &'a RunTerms,
+}
+
+impl RunForms<'_> {
+    /// Returns the form of an action without a value.
+    fn one(self, action: &str, label: &str, class: &str) -> Markup {
         html! {
-            form method="post" action={ "/runs/" (row.key) "/act" } {
-                (secret_field(context))
-                button class=(class) name="action" value=(action) title=[command_of(action, row, terms)] { (label) }
+            form method="post" action={ "/runs/" (self.row.key) "/act" } {
+                (secret_field(self.context))
+                button class=(class) name="action" value=(action) title=[command_of(action, self.row, self.terms)] { (label) }
             }
         }
+    }
+
+    /// Returns the form of an action with a new value of a limit. The limit that ended the run is selected.
+    fn limit(self, action: &str, label: &str) -> Markup {
+        let reached = self.row.reached_limit().map(ReachedLimit::setting);
+        html! {
+            form method="post" action={ "/runs/" (self.row.key) "/act" } {
+                (secret_field(self.context))
+                select name="key" aria-label="Limit" {
+                    @for name in &self.terms.limits { option value=(name) selected[reached == Some(*name)] { (name) } }
+                }
+                input name="value" placeholder="such as 20, 2.50, 1h, none" aria-label="New value" autocomplete="off";
+                button name="action" value=(action) title=[command_of(action, self.row, self.terms)] { (label) }
+            }
+        }
+    }
+}
+
+fn actions(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Markup {
+    let forms = RunForms {
+        row,
+        context,
+        terms,
     };
     html! {
         div id="run-actions" class="actions" {
             @if context.can_act() {
                 @match (row.state, row.step) {
                     (RunState::Running, step) => {
-                        @if step == StepKind::Turn { (one("interrupt", "Interrupt", "")) }
-                        @if step == StepKind::Waiting { (one("skip", "Continue now", "")) }
-                        (one("pause", "Pause after this iteration", ""))
-                        (one("stop-after", "Stop after this iteration", ""))
-                        (one("stop", "Stop", "danger"))
+                        @if step == StepKind::Turn { (forms.one("interrupt", "Interrupt", "")) }
+                        @if step == StepKind::Waiting { (forms.one("skip", "Continue now", "")) }
+                        (forms.one("pause", "Pause after this iteration", ""))
+                        (forms.one("stop-after", "Stop after this iteration", ""))
+                        (forms.one("stop", "Stop", "danger"))
                     }
                     (RunState::Paused, _) => {
-                        (one("continue", "Continue", "main"))
-                        (one("stop", "Stop", "danger"))
+                        (forms.one("continue", "Continue", "main"))
+                        (forms.one("stop", "Stop", "danger"))
                     }
-                    (RunState::Stopped | RunState::Crashed, _) => (one("resume", "Resume", "main")),
-                    (RunState::Ended, _) if row.attention == Some(Attention::Failed) => (one("resume", "Resume", "main")),
+                    _ if row.is_resumable_as_it_is() => (forms.one("resume", "Resume", "main")),
                     _ => {}
                 }
+            }
+        }
+    }
+}
+
+/// Returns the actions of the inbox on a run that ended.
+pub(super) fn resume_actions(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Markup {
+    let forms = RunForms {
+        row,
+        context,
+        terms,
+    };
+    html! {
+        @if context.can_act() && row.is_resumable() {
+            div class="actions" {
+                @if row.is_resumable_as_it_is() { (forms.one("resume", "Resume", "main")) }
+                @if row.reached_limit().is_some() { (forms.limit("resume-with", "Resume with this limit")) }
             }
         }
     }
@@ -338,29 +386,18 @@ fn steer(row: &RunRow, context: &PageContext) -> Markup {
 
 /// Returns the actions that need a value.
 fn more(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Markup {
-    let is_resumable = match row.state {
-        RunState::Stopped | RunState::Crashed => true,
-        RunState::Ended => matches!(row.attention, Some(Attention::Limit | Attention::Failed)),
-        _ => false,
-    };
+    let is_resumable = row.is_resumable();
     let is_saved = is_resumable || row.state == RunState::Ended;
-    let limit = |action: &str, label: &str| {
-        html! {
-            form method="post" action={ "/runs/" (row.key) "/act" } {
-                (secret_field(context))
-                select name="key" aria-label="Limit" {
-                    @for name in &terms.limits { option value=(name) { (name) } }
-                }
-                input name="value" placeholder="such as 20, 2.50, 1h, none" aria-label="New value" autocomplete="off";
-                button name="action" value=(action) title=[command_of(action, row, terms)] { (label) }
-            }
-        }
+    let forms = RunForms {
+        row,
+        context,
+        terms,
     };
     html! {
         details id="run-more" class="more-actions" hidden[!row.state.is_live() && !is_saved] {
             summary { @if row.state.is_live() { "Limits and forks" } @else { "Limits, forks and export" } }
-            @if row.state.is_live() { (limit("set", "Set the limit")) }
-            @if is_resumable { (limit("resume-with", "Resume with this limit")) }
+            @if row.state.is_live() { (forms.limit("set", "Set the limit")) }
+            @if is_resumable { (forms.limit("resume-with", "Resume with this limit")) }
             @if row.commits && row.iteration > 0 {
                 form method="post" action={ "/runs/" (row.key) "/act" } {
                     (secret_field(context))

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::pages::list::{Filter, ListRows};
 use crate::program::RunTexts;
-use crate::row::StepKind;
+use crate::row::{ReachedLimit, StepKind};
 
 fn row(run: &str, state: RunState, attention: Option<Attention>) -> Arc<RunRow> {
     Arc::new(RunRow {
@@ -89,7 +89,9 @@ fn parts_of_the_pages_snapshot() {
     let (filter, operator) = (Filter::default(), context(Role::Operator));
     let rows = ListRows::new(vec![Arc::clone(&running), ended], &filter, now());
     let mut parts = rows.parts(&filter, &[("/gone".into(), "it is gone".into())]);
-    parts.extend(inbox::parts(&[Arc::clone(&running)], &operator));
+    parts.extend(inbox::parts(&[Arc::clone(&running)], &operator, &|_| {
+        terms("rlm")
+    }));
     parts.extend(run::parts(
         &running,
         &operator,
@@ -107,15 +109,47 @@ fn v19_viewer_sees_no_form_that_acts() {
         (RunState::Running, Some(ask())),
         (RunState::Paused, Some(Attention::Review("phase".into()))),
         (RunState::Stopped, None),
+        (RunState::Ended, Some(Attention::Limit(ReachedLimit::Cost))),
     ] {
         let row = row("r1", state, attention);
         let viewer = context(Role::Viewer);
         let mut parts = run::parts(&row, &viewer, &terms("rlm"));
-        parts.extend(inbox::parts(&[Arc::clone(&row)], &viewer));
+        parts.extend(inbox::parts(&[Arc::clone(&row)], &viewer, &|_| {
+            terms("rlm")
+        }));
         for part in parts {
             assert!(!part.html.contains("<form"), "{}", part.html);
         }
     }
+}
+
+#[test]
+fn inbox_resumes_a_run_and_selects_the_limit_that_ended_it() {
+    let entry = |state, attention| {
+        let row = row("r1", state, Some(attention));
+        let parts = inbox::parts(&[row], &context(Role::Operator), &|_| terms("rlm"));
+        parts[0].html.clone()
+    };
+    let has =
+        |html: &str| ["resume", "resume-with"].map(|it| html.contains(&format!("value=\"{it}\"")));
+    let cost = entry(RunState::Ended, Attention::Limit(ReachedLimit::Cost));
+    assert_eq!(has(&cost), [false, true], "{cost}");
+    assert!(
+        cost.contains("<option value=\"max-cost\" selected>"),
+        "{cost}"
+    );
+    assert_eq!(cost.matches(" selected").count(), 1, "{cost}");
+    let waits = entry(
+        RunState::Ended,
+        Attention::Limit(ReachedLimit::WaitForRateLimit),
+    );
+    assert_eq!(has(&waits), [true, true], "{waits}");
+    for state in [RunState::Ended, RunState::Crashed] {
+        let failed = entry(state, Attention::Failed);
+        assert_eq!(has(&failed), [true, false], "{failed}");
+    }
+    let running = entry(RunState::Running, ask());
+    assert_eq!(has(&running), [false, false], "{running}");
 }
 
 #[test]
@@ -150,7 +184,7 @@ proptest! {
         let (row, context, filter) = (Arc::new(hostile), context(Role::Operator), Filter::default());
         let rows = ListRows::new(vec![Arc::clone(&row)], &filter, now());
         let mut parts = rows.parts(&filter, &[]);
-        parts.extend(inbox::parts(&[Arc::clone(&row)], &context));
+        parts.extend(inbox::parts(&[Arc::clone(&row)], &context, &|_| terms("rlm")));
         parts.extend(run::parts(&row, &context, &terms("rlm")));
         let plain = (*self::row("r1", RunState::Running, Some(ask()))).clone();
         let plain = Arc::new(RunRow { title: Some("t".into()), ..plain });
