@@ -153,7 +153,7 @@ impl Browser {
 
 /// Waits for an event of a stream, and returns it.
 #[track_caller]
-fn wait_for_event(
+pub(crate) fn wait_for_event(
     events: &mut EventStream,
     what: &str,
     mut is_it: impl FnMut(&Value) -> bool,
@@ -165,7 +165,7 @@ fn wait_for_event(
 }
 
 /// Returns the text of a part in an event.
-fn part<'a>(event: &'a Value, id: &str) -> &'a str {
+pub(crate) fn part<'a>(event: &'a Value, id: &str) -> &'a str {
     event["parts"][id].as_str().unwrap_or_default()
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::LONG;
 use crate::git::know_who;
 use crate::scene::{PROMPT, Scene, expect_in_order, json, says, text};
-use crate::view_pages::Browser;
+use crate::view_pages::{Browser, part, wait_for_event};
 
 /// The second iteration changes one file of each kind.
 const CHANGES: &str = r#"cat >/dev/null
@@ -238,6 +238,51 @@ fn v17_plots_and_figures_are_those_of_the_report() {
     }
     assert!(plot.contains("<title>Iteration 3: "), "{plot}");
     assert!(!page.contains("<script>"), "{page}");
+}
+
+/// Returns the topic of the stream that a page opens.
+fn topic(page: &str) -> String {
+    let topic = page
+        .split("<meta name=\"topic\" content=\"")
+        .nth(1)
+        .unwrap();
+    topic.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn views_that_stay_the_same_report_newer_data() {
+    let scene = Scene::new("say ready\nawait go\nsay one\nturn");
+    let mut running = scene.claude(&["-n", "1"]).spawn();
+    says(&mut running, "ready");
+    let browser = Browser::new(&scene, &[]);
+    let path = format!("/runs/{}", browser.key(&scene.run_id()));
+    let views = ["changes", "figures", "report"].map(|view| format!("{path}/{view}"));
+    let mut streams = views.each_ref().map(|view| {
+        let page = browser.page(view);
+        assert!(
+            page.contains("id=\"newer\"") && !page.contains("newer data"),
+            "{page}"
+        );
+        (view, browser.events(&topic(&page)))
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    for (view, events) in &mut streams {
+        let link = format!("<a href=\"{view}\">");
+        wait_for_event(events, "newer data", |event| {
+            part(event, "newer").contains(&link)
+        });
+    }
+    running.wait(LONG).expect_code(0);
+    wait_for("the end on the page", LONG, || {
+        browser.page(&path).contains(">done<").then_some(())
+    });
+    for view in views {
+        let mut events = browser.events(&topic(&browser.page(&view)));
+        let first = wait_for_event(&mut events, "the part", |event| {
+            !part(event, "newer").is_empty()
+        });
+        assert!(!part(&first, "newer").contains("<a "), "{view}: {first}");
+    }
 }
 
 /// The size of a long transcript, in bytes.

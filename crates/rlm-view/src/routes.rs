@@ -32,7 +32,7 @@ use crate::login::{LoginError, Logins, Secret, Session};
 use crate::origin::{Headers, Refusal};
 use crate::pages::list::{Filter, ListRows, list};
 use crate::pages::new_run::{NewRunForm, NewRunNote, new_run};
-use crate::pages::run::{ShownTranscript, Tab, attempt_name, crumbs, heading, run, tabs};
+use crate::pages::run::{ShownTranscript, Tab, attempt_name, crumbs, heading, run, tabs, topic};
 use crate::pages::{PageContext, Place, changes, document, inbox, page, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
@@ -517,11 +517,17 @@ async fn changes_page(
     let terms = stream::terms(&app.runs, &row);
     let main = changes::view(&row, &terms.program, shown.as_ref());
     let title = changes::title(&row, shown.as_ref());
+    // The changes of an older attempt stay the same.
+    let is_newest = shown.is_none_or(|it| it.attempts.last() == Some(&it.attempt));
+    let topic = match is_newest {
+        true => topic(&row, Tab::Changes),
+        false => "still".into(),
+    };
     Ok(html_response(page(
         &context,
         Place::Other,
         &title,
-        "still",
+        &topic,
         waiting,
         &main,
     )))
@@ -619,7 +625,7 @@ async fn report_page(
         &context,
         Place::Other,
         &title,
-        "still",
+        &topic(&row, Tab::Report),
         waiting,
         &main,
     )))
@@ -653,7 +659,7 @@ async fn figures_page(
         &context,
         Place::Other,
         &title,
-        "still",
+        &topic(&row, Tab::Figures),
         waiting,
         &main,
     )))

@@ -143,8 +143,9 @@ impl RunRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
     Turn,
+    /// A person interrupted the turn, which is not over.
+    Interrupted,
     Review,
-    /// A person interrupted the agent, or paused the run.
     Paused,
     /// The run sleeps or waits until a time.
     Waiting,
@@ -156,7 +157,8 @@ impl StepKind {
         match step {
             IterationStep::Turn { .. } => Self::Turn,
             IterationStep::Review { .. } => Self::Review,
-            IterationStep::Interrupted { .. } | IterationStep::Paused { .. } => Self::Paused,
+            IterationStep::Interrupted { .. } => Self::Interrupted,
+            IterationStep::Paused { .. } => Self::Paused,
             IterationStep::Sleeping { .. } | IterationStep::Waiting { .. } => Self::Waiting,
             _ => Self::Other,
         }

@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::attempts::{attempt_after, current_attempt, saved_attempt};
 use crate::login::Session;
 use crate::pages::list::{Filter, ListRows};
-use crate::pages::run::RunTerms;
+use crate::pages::run::{RunTerms, Tab};
 use crate::pages::{PageContext, Part, badge, inbox, run, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
@@ -52,6 +52,12 @@ const SLOWEST: Duration = Duration::from_secs(30);
 pub(crate) enum Topic {
     /// A page without live parts. Its stream shows that a person is present.
     Still,
+    /// A view of a run that doesn't renew itself, and the version of the data that it shows.
+    View {
+        of: Tab,
+        key: String,
+        version: String,
+    },
     List(Filter),
     Inbox,
     Run(String),
@@ -67,7 +73,15 @@ impl Topic {
                 Some(Self::List(filter.0))
             }
             Some(("run", key)) => Some(Self::Run(key.to_owned())),
-            _ => match name {
+            Some((name, rest)) => {
+                let (key, version) = rest.rsplit_once(':')?;
+                Some(Self::View {
+                    of: Tab::parse(name)?,
+                    key: key.to_owned(),
+                    version: version.to_owned(),
+                })
+            }
+            None => match name {
                 "inbox" => Some(Self::Inbox),
                 "still" => Some(Self::Still),
                 _ => None,
@@ -232,6 +246,11 @@ impl TopicState {
     ) -> Vec<Value> {
         let (parts, order) = match &self.topic {
             Topic::Still => (Vec::new(), None),
+            Topic::View { of, key, version } => {
+                let now = runs.row(key).map(|row| run::version(&row, *of));
+                let is_newer = now.is_some_and(|now| now != *version);
+                (vec![run::newer(key, *of, is_newer)], None)
+            }
             Topic::List(filter) => {
                 let rows = ListRows::new(rows.to_vec(), filter, now());
                 (rows.parts(filter, &runs.problems()), Some(rows.order()))

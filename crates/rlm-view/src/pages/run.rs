@@ -90,6 +90,58 @@ impl Tab {
         (Self::Figures, "/figures", "Time and cost"),
         (Self::Report, "/report", "Timeline and report"),
     ];
+
+    /// Returns the view with this name in an address.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let is_named = |path: &str| path.strip_prefix('/') == Some(name);
+        let found = Self::ALL.iter().find(|(_, path, _)| is_named(path));
+        found.map(|(tab, ..)| *tab)
+    }
+
+    /// Returns the end of its address.
+    fn path(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(tab, ..)| *tab == self);
+        found.map_or("", |(_, path, _)| path)
+    }
+}
+
+/// Returns the name of the data that a view shows. It is another one as soon as the run has newer data for the view.
+pub(crate) fn version(row: &RunRow, of: Tab) -> String {
+    let step = match row.step {
+        StepKind::Turn | StepKind::Interrupted => "turn",
+        _ => "later",
+    };
+    let state = match row.state.is_live() {
+        true => "live",
+        false => "ended",
+    };
+    let (iteration, attempt) = (row.iteration, row.attempt);
+    let version = format!("{iteration}.{attempt}.{step}.{state}");
+    match of {
+        Tab::Transcript | Tab::Changes => version,
+        Tab::Figures | Tab::Report => {
+            let (cost, tokens) = (row.usage.cost_microusd, row.usage.tokens());
+            format!("{version}.{cost}.{tokens}")
+        }
+    }
+}
+
+/// Returns the name of the changes that a view follows if it doesn't renew itself: its stream reports newer data.
+pub(crate) fn topic(row: &RunRow, of: Tab) -> String {
+    let name = of.path().trim_start_matches('/');
+    format!("{name}:{}:{}", row.key, version(row, of))
+}
+
+/// Returns the part of a view that reports newer data.
+pub(crate) fn newer(key: &str, of: Tab, is_newer: bool) -> Part {
+    let html = html! {
+        p id="newer" class="warn" role="status" {
+            @if is_newer {
+                "The run has newer data. " a href={ "/runs/" (key) (of.path()) } { "Show it" }
+            }
+        }
+    };
+    Part::new("newer", html)
 }
 
 /// Returns where a page about a run is.
@@ -111,6 +163,7 @@ pub(crate) fn tabs(row: &RunRow, here: Tab) -> Markup {
                 a href={ "/runs/" (row.key) (path) } aria-current=[(tab == here).then_some("page")] { (name) }
             }
         }
+        @if here != Tab::Transcript { (newer(&row.key, here, false).markup()) }
     }
 }
 
@@ -137,10 +190,7 @@ pub(crate) fn attempt_links(
 ) -> Markup {
     let at = attempts.iter().position(|it| *it == attempt);
     let neighbour = |offset: isize| attempts.get(at?.checked_add_signed(offset)?).copied();
-    let path = |tab: Tab| {
-        let found = Tab::ALL.iter().find(|(it, ..)| *it == tab);
-        format!("/runs/{}{}", row.key, found.map_or("", |(_, path, _)| path))
-    };
+    let path = |tab: Tab| format!("/runs/{}{}", row.key, tab.path());
     let link = |tab: Tab, attempt: (u32, u32), text: &str| {
         html! { a href={ (path(tab)) "?attempt=" (attempt_name(attempt)) } { (text) } }
     };
