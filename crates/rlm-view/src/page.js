@@ -315,7 +315,7 @@
     if (confirmed) fields.set("confirmed", "yes");
     const response = await fetch(form.getAttribute("action"), { method: "POST", body: fields, headers: { accept: "application/json" } });
     if (!response.headers.get("content-type")?.includes("json")) {
-      const texts = { 401: "The page is not logged in any more. Open it with: rlm view", 403: "This page may only read.", 404: "The run was removed.", 413: "The message is too long." };
+      const texts = { 401: "The page is not logged in any more. Open it with: rlm view", 403: "This page may only read.", 404: "The run was removed.", 413: "The message is too long.", 503: "The server has no answer yet; the action may still take effect." };
       toast(texts[response.status] ?? `The server answers with an error (${response.status}).`, true);
       return;
     }

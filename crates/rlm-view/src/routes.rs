@@ -45,6 +45,8 @@ const COOKIE_NAME: &str = "rlm-view";
 const MAX_BODY: usize = 1 << 20;
 /// The time in which the body of a request must arrive.
 const FORM_TIMEOUT: Duration = Duration::from_secs(60);
+/// The time in which the answer to a request must begin. It is longer than the program waits for one of its own commands.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(75);
 /// The greatest age of the rows of a new page.
 const PAGE_AGE: Duration = Duration::from_millis(50);
 /// The bytes of the records that a page shows first, and that it loads at once.
@@ -53,7 +55,8 @@ const MORE_RECORDS: usize = 256 << 10;
 
 /// Returns the service of all pages.
 pub(crate) fn router(app: &Arc<App>) -> Router {
-    Router::new()
+    let limited = middleware::from_fn(|request, next| limit_answer(ANSWER_TIMEOUT, request, next));
+    let pages = Router::new()
         .route("/", get(runs_page))
         .route("/inbox", get(inbox_page))
         .route("/new", get(new_run_page).post(start_run))
@@ -63,12 +66,16 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/runs/{key}/report", get(report_page))
         .route("/runs/{key}/records", get(more_records))
         .route("/runs/{key}/act", post(act))
-        .route("/runs/{key}/export", post(export_copy))
-        .route("/events", get(events))
         .route("/login", get(log_in))
         .route("/logout", post(log_out))
         .route("/assets/{name}", get(asset))
         .fallback(|| async { Problem::NotFound })
+        .layer(limited);
+    // These last as long as they need: an export writes a copy of the run before its first byte, and a stream has no end.
+    Router::new()
+        .route("/runs/{key}/export", post(export_copy))
+        .route("/events", get(events))
+        .merge(pages)
         .layer(middleware::from_fn_with_state(Arc::clone(app), admit))
         .with_state(Arc::clone(app))
 }
@@ -82,6 +89,8 @@ enum Problem {
     Login(LoginError),
     ReadOnly,
     NotFound,
+    /// The answer didn't begin in time.
+    Late,
     /// The text says what is wrong.
     Failed(String),
 }
@@ -116,6 +125,10 @@ impl IntoResponse for Problem {
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
                 "There is no such page. A run may have been removed.".into(),
+            ),
+            Self::Late => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The server has no answer yet: a disk or a program doesn't respond. An action may still take effect. Load the page again later.".into(),
             ),
             Self::Failed(text) => (StatusCode::OK, text),
         };
@@ -182,7 +195,7 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     response
 }
 
-/// Answers a request, whose body must arrive in time. The answer has no time limit: it would not end the work.
+/// Answers a request, whose body must arrive in time.
 async fn respond(next: Next, request: Request) -> Response {
     let (head, body) = request.into_parts();
     match timeout(FORM_TIMEOUT, to_bytes(body, MAX_BODY)).await {
@@ -190,6 +203,13 @@ async fn respond(next: Next, request: Request) -> Response {
         Ok(Err(_)) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
     }
+}
+
+/// Answers a request with an error page if the answer doesn't begin in time. That doesn't end the work, but the browser needn't wait for it. The rest of
+/// the answer has no limit.
+async fn limit_answer(limit: Duration, request: Request, next: Next) -> Response {
+    let answer = timeout(limit, next.run(request)).await;
+    answer.unwrap_or_else(|_| Problem::Late.into_response())
 }
 
 fn session(app: &App, headers: &HeaderMap) -> Option<Session> {
@@ -803,4 +823,61 @@ async fn events(
     let topics = topics.filter_map(|(_, name)| Some((name.clone(), Topic::parse(&name)?)));
     let topics = topics.collect();
     stream::stream(app, session, context, topics).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use axum::body::Bytes;
+    use futures_core::Stream;
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::sync::{Mutex, Notify, mpsc};
+
+    use super::*;
+
+    /// A body that arrives in pieces.
+    struct Pieces(mpsc::Receiver<Bytes>);
+
+    impl Stream for Pieces {
+        type Item = io::Result<Bytes>;
+
+        fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            self.0.poll_recv(cx).map(|piece| piece.map(Ok))
+        }
+    }
+
+    #[tokio::test]
+    async fn late_answer_is_an_error_and_a_long_body_is_not_cut() {
+        let (to, from) = mpsc::channel(1);
+        let (from, never) = (Arc::new(Mutex::new(Some(from))), Arc::new(Notify::new()));
+        let body = move || async move {
+            let from = from.lock().await.take().unwrap();
+            Body::from_stream(Pieces(from))
+        };
+        let late = move || async move { never.notified().await };
+        let limit = Duration::from_millis(10);
+        let limited = middleware::from_fn(move |request, next| limit_answer(limit, request, next));
+        let router = Router::new()
+            .route("/body", get(body))
+            .route("/late", get(late))
+            .layer(limited);
+        let service = TowerToHyperService::new(router);
+        let answer = async |path: &str| {
+            let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+            service.call(request).await.unwrap()
+        };
+        let long = answer("/body").await;
+        // The limit passes meanwhile.
+        let deadline = Duration::from_secs(30);
+        let late = timeout(deadline, answer("/late")).await.unwrap();
+        assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let all = tokio::spawn(to_bytes(long.into_body(), MAX_BODY));
+        to.send("one ".into()).await.unwrap();
+        to.send("two".into()).await.unwrap();
+        drop(to);
+        assert_eq!(all.await.unwrap().unwrap(), "one two");
+    }
 }

@@ -140,6 +140,7 @@ const OTHER: &[(&str, &[&str])] = &[
         "rlm-view",
         &[
             "ACCEPT_AGAIN",
+            "ANSWER_TIMEOUT",
             "ATTACH_AGAIN",
             "ATTEMPT_TIME",
             "FIRST_SCAN",
