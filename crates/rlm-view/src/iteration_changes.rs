@@ -1,5 +1,6 @@
 //! Finds the changes of an iteration: in the record that the run wrote at the end of it, or else in its commit.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rlm_store::{Project, RunHead, TranscriptWindow, removed_transcripts};
@@ -73,8 +74,8 @@ pub(crate) fn read(runs: &Runs, row: &RunRow, wanted: Option<(u32, u32)>) -> Opt
         }
         (_, Some(of_commits)) => of_commits,
         (Recorded::Failed(why), None) => FoundChanges::Unknown(why),
-        (Recorded::None(rest), None) => {
-            let why = reason(head.as_ref(), is_running, rest, &run_dir, attempt);
+        (Recorded::None(why), None) => {
+            let why = reason(head.as_ref(), is_running, &why, &run_dir, attempt);
             FoundChanges::Unknown(why)
         }
     };
@@ -103,45 +104,65 @@ enum Recorded {
     Shortened(String),
     /// The run could not compare the files.
     Failed(String),
-    None(RestOfTranscript),
+    None(NoRecord),
 }
 
-/// The transcript without the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RestOfTranscript {
-    Whole,
-    /// Records were removed later.
-    Reduced,
+/// A reason why a transcript has no such record, as far as the transcript shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NoRecord {
+    /// The run wrote none.
+    NotWritten,
+    /// `max-transcripts` removed records after the beginning of the transcript, and the record may have been one of them.
+    MayBeRemoved,
+    /// The end of the transcript has none, and the rest is too long to be searched.
+    NotFound,
+    /// There is no transcript.
+    NoTranscript,
+    /// The transcript can't be read, for this reason.
+    Unreadable(String),
 }
 
 fn find_record(path: &Path) -> Recorded {
     let mut end = None;
     let mut searched = 0;
-    let mut rest = RestOfTranscript::Whole;
-    while searched < MAX_SEARCHED {
-        let Ok(window) = TranscriptWindow::before(path, end, WINDOW) else {
-            break;
+    let (mut is_last, mut has_end, mut may_be_removed) = (true, false, false);
+    loop {
+        let window = match TranscriptWindow::before(path, end, WINDOW) {
+            Ok(window) => window,
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                return Recorded::None(NoRecord::NoTranscript);
+            }
+            Err(e) => return Recorded::None(NoRecord::Unreadable(e.to_string())),
         };
         for (_, record) in window.records.into_iter().rev() {
-            if record.kind == "reduced" {
-                rest = RestOfTranscript::Reduced;
+            match record.kind.as_str() {
+                "changes" => {
+                    return match record.text.strip_prefix("The changed files are unknown: ") {
+                        Some(why) => Recorded::Failed(why.to_owned()),
+                        None if record.omitted > 0 => Recorded::Shortened(record.text),
+                        None => Recorded::Text(record.text),
+                    };
+                }
+                // The run writes the changes after the end of the turn.
+                "end" => has_end = true,
+                // If this is the last record, only raw lines were removed.
+                "reduced" => may_be_removed |= !is_last && !has_end,
+                _ => {}
             }
-            if record.kind != "changes" {
-                continue;
-            }
-            return match record.text.strip_prefix("The changed files are unknown: ") {
-                Some(why) => Recorded::Failed(why.to_owned()),
-                None if record.omitted > 0 => Recorded::Shortened(record.text),
-                None => Recorded::Text(record.text),
-            };
-        }
-        if window.from == 0 {
-            break;
+            is_last = false;
         }
         searched += window.to - window.from;
         end = Some(window.from);
+        if window.from == 0 {
+            return Recorded::None(match may_be_removed {
+                true => NoRecord::MayBeRemoved,
+                false => NoRecord::NotWritten,
+            });
+        }
+        if searched >= MAX_SEARCHED {
+            return Recorded::None(NoRecord::NotFound);
+        }
     }
-    Recorded::None(rest)
 }
 
 /// Returns the commits before and after an attempt, from the timeline of the run.
@@ -174,7 +195,7 @@ fn of_commits(project: &Project, commits: &CommitRange) -> FoundChanges {
 fn reason(
     head: Option<&RunHead>,
     is_running: bool,
-    rest: RestOfTranscript,
+    why: &NoRecord,
     run_dir: &Path,
     attempt: (u32, u32),
 ) -> String {
@@ -185,14 +206,25 @@ fn reason(
     if is_running {
         return "the iteration has not ended; the run compares the files at its end".into();
     }
-    if rest == RestOfTranscript::Reduced {
-        return "records of this iteration were removed because of max-transcripts, and the run made no commit".into();
-    }
-    match head {
-        Some(head) if head.git_commit.is_none() && head.snapshot.is_none() => {
+    match (why, head) {
+        (_, Some(head)) if head.git_commit.is_none() && head.snapshot.is_none() => {
             "the project is not a git working tree with a commit".into()
         }
-        _ => "the iteration did not end normally, so the run did not compare the files".into(),
+        (NoRecord::NotWritten, _) => {
+            "the iteration did not end normally, so the run did not compare the files".into()
+        }
+        (NoRecord::MayBeRemoved, _) => {
+            "max-transcripts removed records of this iteration, the rest has no list of the changes, and the run made no commit".into()
+        }
+        (NoRecord::NotFound, _) => {
+            "the end of the transcript has no list of the changes, and the run made no commit".into()
+        }
+        (NoRecord::NoTranscript, _) => {
+            "the transcript of this iteration is missing, and the run made no commit".into()
+        }
+        (NoRecord::Unreadable(why), _) => {
+            format!("the transcript of this iteration can't be read: {why}")
+        }
     }
 }
 
@@ -226,18 +258,49 @@ mod tests {
             Recorded::Shortened(text())
         );
         assert_eq!(found(&[failed, end]), Recorded::Failed("why".into()));
-        assert_eq!(found(&[end]), Recorded::None(RestOfTranscript::Whole));
-        assert_eq!(
-            found(&[reduced, end]),
-            Recorded::None(RestOfTranscript::Reduced)
-        );
     }
 
     #[test]
-    fn v7b_removal_of_records_is_the_reason_that_the_page_shows() {
+    fn v7b_page_names_max_transcripts_only_if_it_can_be_the_reason() {
+        let end = r#""kind":"end","text":"completed""#;
+        let reduced = r#""kind":"reduced","text":"3 records left out","omitted":9"#;
+        let other = r#""kind":"note","text":"x""#;
         let folder = tempfile::tempdir().unwrap();
-        let reason = |rest| reason(None, false, rest, folder.path(), (1, 1));
-        assert!(reason(RestOfTranscript::Reduced).contains("max-transcripts"));
-        assert!(reason(RestOfTranscript::Whole).contains("did not end normally"));
+        let text = |found| match found {
+            Recorded::None(why) => reason(None, false, &why, folder.path(), (1, 1)),
+            found => panic!("{found:?}"),
+        };
+        for (lines, expected) in [
+            (&[end, reduced, other][..], "max-transcripts removed"),
+            (&[reduced, other, reduced], "max-transcripts removed"),
+            // The record would follow the end of the turn.
+            (&[reduced, end], "did not end normally"),
+            (&[reduced, end, reduced], "did not end normally"),
+            // Only raw lines were removed.
+            (&[other, reduced], "did not end normally"),
+            (&[end], "did not end normally"),
+            (&[], "did not end normally"),
+        ] {
+            let shown = text(found(lines));
+            assert!(shown.contains(expected), "{lines:?}: {shown}");
+            assert_eq!(shown.contains("max-transcripts"), expected.contains("max-"));
+        }
+        let missing = folder.path().join("1-1.ndjson");
+        assert!(text(find_record(&missing)).contains("is missing"));
+        std::fs::write(folder.path().join("1-1.ndjson.zst"), "damaged").unwrap();
+        assert!(text(find_record(&missing)).contains("can't be read"));
+    }
+
+    #[test]
+    fn v7b_search_for_the_record_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1-1.ndjson");
+        let line = format!(
+            "{{\"at\":7,\"kind\":\"raw\",\"text\":\"{}\"}}\n",
+            "x".repeat(1000)
+        );
+        let lines = line.repeat(3 * MAX_SEARCHED as usize / line.len());
+        std::fs::write(&path, lines).unwrap();
+        assert_eq!(find_record(&path), Recorded::None(NoRecord::NotFound));
     }
 }
