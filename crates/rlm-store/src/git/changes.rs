@@ -2,10 +2,11 @@
 //!
 //! A file that is not text, or whose patch is too long, is summarised with its sizes. So one generated file doesn't hide the changes of the others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::time::Instant;
 
-use super::run::{QUERY_TIMEOUT, run};
+use super::run::{GitCall, GitText, Hooks, QUERY_TIMEOUT, run_up_to_limit};
 use super::{Git, GitError, is_object_name};
 
 /// The largest number of bytes of a patch, and of the part of one file in it.
@@ -16,8 +17,8 @@ const MAX_NAMED: usize = 100;
 /// If git's patch of all files is too long, only the first 200 files with at most 500 changed lines get a patch.
 const MAX_SHORT_FILES: usize = 200;
 const MAX_SHORT_LINES: u64 = 500;
-/// The largest number of calls of git for the patches of these files.
-const MAX_SHORT_CALLS: u32 = 32;
+/// The largest number of calls of git for the patches of these files. After [`QUERY_TIMEOUT`], no further call begins.
+const MAX_SHORT_CALLS: u32 = 8;
 /// The options of each comparison: no program of the repository runs, and its settings don't count.
 const DIFF: [&str; 7] = [
     "diff-tree",
@@ -141,10 +142,19 @@ impl Git {
         if !is_object_name(commit) || !before.is_none_or(is_object_name) {
             return Err(GitError::Failed("that is not the name of a commit".into()));
         }
-        let git = |arguments: &[&str]| run(top, arguments, QUERY_TIMEOUT, self.processes());
+        let git = |arguments: &[&str]| {
+            let call = GitCall {
+                directory: top,
+                arguments,
+                environment: &[],
+                hooks: Hooks::Off,
+                timeout: QUERY_TIMEOUT,
+            };
+            run_up_to_limit(&call, self.processes())
+        };
         let parent = || {
             let parent = format!("{commit}^1");
-            git(&["rev-parse", "--verify", "--quiet", &parent])
+            git(&["rev-parse", "--verify", "--quiet", &parent])?.whole()
         };
         let before = match before.map_or_else(parent, |before| Ok(before.to_owned())) {
             Err(GitError::Failed(_)) => empty_tree(commit).to_owned(),
@@ -162,68 +172,91 @@ fn empty_tree(commit: &str) -> &'static str {
     }
 }
 
-/// Compares two commits or trees. `git` runs a git command in the repository.
+/// Compares two commits or trees. `git` runs a git command in the repository, and returns the beginning of an output that is too long.
 ///
 /// # Errors
 ///
 /// An error if git fails, or doesn't respond in time.
 pub(super) fn compare(
-    git: &dyn Fn(&[&str]) -> Result<String, GitError>,
+    git: &dyn Fn(&[&str]) -> Result<GitText, GitError>,
     before: &str,
     after: &str,
 ) -> Result<Changes, GitError> {
+    let until = Instant::now() + QUERY_TIMEOUT;
     let diff = |form: &[&str], paths: &[&str]| {
         let range = [before, after, "--"];
         git(&[&PLAIN_NAMES, &DIFF[..], form, &range, paths].concat())
     };
-    let (mut files, patch) = match diff(&["--numstat", "--patch", "-z"], &[]) {
-        // An empty entry separates the numbers from the patch.
-        Ok(both) => match both.split_once("\0\0") {
-            Some((files, patch)) => (parse_numbers(files), patch.to_owned()),
-            None => (parse_numbers(&both), String::new()),
-        },
-        Err(e @ (GitError::TimedOut(_) | GitError::Stopped)) => return Err(e),
-        // Most likely, the patch is too long.
-        Err(_) => {
-            let files = parse_numbers(&diff(&["--numstat", "-z"], &[])?);
-            let short = { files.iter() }
-                .filter(|file| file.lines.is_some_and(|it| it.0 + it.1 <= MAX_SHORT_LINES));
-            let short: Vec<&FileChange> = short.take(MAX_SHORT_FILES).collect();
-            let patch_of = |paths: &[&str]| diff(&["--patch"], paths);
-            let mut calls = MAX_SHORT_CALLS;
-            let patch = short_patches(&patch_of, &short, &mut calls)?;
-            (files, patch)
+    let mut both = diff(&["--numstat", "--patch", "-z"], &[])?;
+    // An empty entry separates the numbers from the patch.
+    let mut files = match both.text.find("\0\0") {
+        Some(at) => {
+            let patch = both.text.split_off(at + 2);
+            parse_numbers(&std::mem::replace(&mut both.text, patch))
+        }
+        None => {
+            let files = match both.is_cut {
+                true => diff(&["--numstat", "-z"], &[])?.whole()?,
+                false => both.text,
+            };
+            both.text = String::new();
+            parse_numbers(&files)
         }
     };
+    let patch_of = |paths: &[&str]| diff(&["--patch"], paths);
+    let patch = patches(&patch_of, &files, both, &|| Instant::now() < until)?;
     let patch = select(&mut files, &patch);
     add_sizes(git, &mut files, before, after);
     Ok(Changes { files, patch })
 }
 
-/// Returns the patches of these files. A file with few changed lines can have a long patch too, because a line can be long: if git fails for several
-/// files, each half of them gets a call of its own. `calls` is the number of calls that are left; without one, the files have no patch.
-fn short_patches(
-    patch_of: &dyn Fn(&[&str]) -> Result<String, GitError>,
-    files: &[&FileChange],
-    calls: &mut u32,
+/// Returns the patches of the files that are short enough to be shown. `begun` is git's patch of all files. If it is cut, `patch_of` reads the patches
+/// of the next files with few changed lines, as long as `has_time`. A file with few changed lines can have a long patch too, because a line can be long.
+fn patches(
+    patch_of: &dyn Fn(&[&str]) -> Result<GitText, GitError>,
+    files: &[FileChange],
+    begun: GitText,
+    has_time: &dyn Fn() -> bool,
 ) -> Result<String, GitError> {
-    if files.is_empty() || *calls == 0 {
-        return Ok(String::new());
-    }
-    *calls -= 1;
-    let paths: Vec<String> = files.iter().flat_map(|file| pathspecs(file)).collect();
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    match patch_of(&paths) {
-        Err(e @ (GitError::TimedOut(_) | GitError::Stopped)) => Err(e),
-        Err(_) if files.len() == 1 => Ok(String::new()),
-        Err(_) => {
-            let (first, second) = files.split_at(files.len() / 2);
-            let first = short_patches(patch_of, first, calls)?;
-            let second = short_patches(patch_of, second, calls)?;
-            Ok(format!("{first}\n{second}"))
+    let short =
+        { files.iter() }.filter(|file| file.lines.is_some_and(|it| it.0 + it.1 <= MAX_SHORT_LINES));
+    let mut left: Vec<&FileChange> = short.take(MAX_SHORT_FILES).collect();
+    let (mut patch, mut text, mut calls) = (String::new(), begun, 0);
+    loop {
+        let mut parts: Vec<&str> = parts_of(&text.text).collect();
+        // A file whose part is cut is read again, unless its part is too long already.
+        let mut known: HashSet<&str> = parts.iter().map(|part| head(part)).collect();
+        if let Some(cut) = parts.pop_if(|_| text.is_cut) {
+            // If the type of the file changed, the part before this one belongs to it too.
+            parts.retain(|part| head(part) != head(cut));
+            if cut.len() <= MAX_FILE_PATCH {
+                known.remove(head(cut));
+            }
         }
-        patch => patch,
+        left.retain(|file| !known.contains(header(file).as_str()));
+        for part in parts.iter().filter(|part| part.len() <= MAX_FILE_PATCH) {
+            patch.push_str(part);
+            if !patch.ends_with('\n') {
+                patch.push('\n');
+            }
+        }
+        let is_enough = !text.is_cut || left.is_empty() || patch.len() > MAX_PATCH;
+        if is_enough || calls == MAX_SHORT_CALLS || !has_time() {
+            return Ok(patch);
+        }
+        calls += 1;
+        let paths: Vec<String> = left.iter().flat_map(|file| pathspecs(file)).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        text = match patch_of(&paths) {
+            Err(GitError::Failed(_) | GitError::NotRun(_)) => return Ok(patch),
+            text => text?,
+        };
     }
+}
+
+/// Returns the first line of a part.
+fn head(part: &str) -> &str {
+    part.lines().next().unwrap_or_default()
 }
 
 /// Parses the output of `git diff-tree --numstat -z`.
@@ -263,18 +296,11 @@ fn pathspecs(file: &FileChange) -> impl Iterator<Item = String> {
 fn select(files: &mut [FileChange], patch: &str) -> String {
     let mut parts: HashMap<&str, Vec<&str>> = HashMap::new();
     for part in parts_of(patch) {
-        let header = part.lines().next().unwrap_or_default();
-        parts.entry(header).or_default().push(part);
+        parts.entry(head(part)).or_default().push(part);
     }
     let mut selected = String::new();
     for file in files {
-        let from = file.from.as_ref().unwrap_or(&file.path);
-        let header = format!(
-            "diff --git {} {}",
-            quoted("a/", from),
-            quoted("b/", &file.path)
-        );
-        let part = parts.remove(header.as_str()).map(|parts| parts.concat());
+        let part = { parts.remove(header(file).as_str()) }.map(|parts| parts.concat());
         let part = part.filter(|part| {
             file.lines.is_some()
                 && part.len() <= MAX_FILE_PATCH
@@ -292,6 +318,16 @@ fn select(files: &mut [FileChange], patch: &str) -> String {
     }
     selected.truncate(selected.trim_end_matches('\n').len());
     selected
+}
+
+/// Returns the first line of the part of a file.
+fn header(file: &FileChange) -> String {
+    let from = file.from.as_ref().unwrap_or(&file.path);
+    format!(
+        "diff --git {} {}",
+        quoted("a/", from),
+        quoted("b/", &file.path)
+    )
 }
 
 /// Splits a patch into the parts of its files.
@@ -334,7 +370,7 @@ fn quoted(prefix: &str, path: &str) -> String {
 
 /// Finds the sizes of the files that the patch doesn't contain. Without them, the summary has no size.
 fn add_sizes(
-    git: &dyn Fn(&[&str]) -> Result<String, GitError>,
+    git: &dyn Fn(&[&str]) -> Result<GitText, GitError>,
     files: &mut [FileChange],
     before: &str,
     after: &str,
@@ -352,6 +388,7 @@ fn add_sizes(
         let list = ["ls-tree", "-r", "-l", "-z", "--full-tree", tree, "--"];
         let paths = paths.iter().map(String::as_str);
         let list = git(&list.into_iter().chain(paths).collect::<Vec<_>>());
+        let list = list.and_then(GitText::whole);
         let list = list.unwrap_or_default();
         let sizes = list.split('\0').filter_map(|entry| {
             let (facts, path) = entry.split_once('\t')?;
@@ -372,7 +409,10 @@ fn add_sizes(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::git::run::MAX_STDOUT;
 
     fn file(n: u64) -> FileChange {
         FileChange {
@@ -453,38 +493,99 @@ mod tests {
         );
     }
 
+    /// Returns the numbers of patches and of calls of git. `length` returns the length of the patch of a file.
+    fn patches_of_all(length: impl Fn(&str) -> usize, calls: u32) -> (usize, u32) {
+        let files: Vec<FileChange> = (0..MAX_SHORT_FILES as u64).map(file).collect();
+        let git = |files: &mut dyn Iterator<Item = String>| {
+            let mut text = String::new();
+            for path in files {
+                text += &format!(
+                    "diff --git a/{path} b/{path}\n+{}\n",
+                    "x".repeat(length(&path))
+                );
+            }
+            let is_cut = text.len() > MAX_STDOUT as usize;
+            text.truncate(MAX_STDOUT as usize);
+            GitText { text, is_cut }
+        };
+        let made = Cell::new(0);
+        let patch_of = |paths: &[&str]| {
+            made.set(made.get() + 1);
+            let paths = paths
+                .iter()
+                .map(|it| it.strip_prefix(":(top,literal)").unwrap());
+            Ok(git(&mut paths.map(str::to_owned)))
+        };
+        let begun = git(&mut files.iter().map(|file| file.path.clone()));
+        let patch = patches(&patch_of, &files, begun, &|| made.get() < calls).unwrap();
+        (parts_of(&patch).count(), made.get())
+    }
+
     #[test]
     fn v7a_file_with_a_long_line_hides_no_other_patch() {
-        let files: Vec<FileChange> = (0..MAX_SHORT_FILES as u64).map(file).collect();
-        let files: Vec<&FileChange> = files.iter().collect();
-        let patches = |long: &[&str], calls: u32| {
-            let mut left = calls;
-            let git = |paths: &[&str]| match paths.iter().any(|path| long.contains(path)) {
-                true => Err(GitError::Failed("too long".into())),
-                false => Ok(format!("diff --git {}", paths.join("\ndiff --git "))),
-            };
-            let patch = short_patches(&git, &files, &mut left).unwrap();
-            (parts_of(patch.trim_start()).count(), calls - left)
+        let (long, short) = (2 * MAX_STDOUT as usize, 10);
+        let with = |long_files: &'static [&str]| {
+            move |path: &str| match long_files.contains(&path) {
+                true => long,
+                false => short,
+            }
         };
-        assert_eq!(patches(&[], MAX_SHORT_CALLS), (200, 1));
-        assert_eq!(patches(&[":(top,literal)f77"], MAX_SHORT_CALLS).0, 199);
-        let all: Vec<String> = files.iter().flat_map(|file| pathspecs(file)).collect();
-        let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        assert_eq!(patches(&all, MAX_SHORT_CALLS), (0, MAX_SHORT_CALLS));
+        assert_eq!(patches_of_all(with(&[]), 99), (200, 0));
+        assert_eq!(patches_of_all(with(&["f77"]), 99), (199, 1));
+        assert_eq!(patches_of_all(with(&["f0", "f1", "f199"]), 99), (197, 2));
+        // The part of `f1` is cut, and is short.
+        let first = MAX_STDOUT as usize - 100;
+        let cut = |path: &str| if path == "f0" { first } else { 200 };
+        assert_eq!(patches_of_all(cut, 99), (199, 1));
+    }
+
+    #[test]
+    fn v7a_calls_of_git_for_the_patches_are_bounded() {
+        let long = 2 * MAX_STDOUT as usize;
+        assert_eq!(patches_of_all(|_| long, 99), (0, MAX_SHORT_CALLS));
+        assert_eq!(patches_of_all(|_| long, 3), (0, 3));
+        // The patches that fit are there after the first call.
+        let (patches, calls) = patches_of_all(|_| MAX_FILE_PATCH - 100, 99);
+        assert!(
+            patches * MAX_FILE_PATCH > MAX_PATCH && calls == 0,
+            "{patches} {calls}"
+        );
+    }
+
+    #[test]
+    fn cut_patch_of_a_file_with_two_parts_is_read_again() {
+        let files = [file(1), file(2)];
+        let part = |name: &str| format!("diff --git a/{name} b/{name}\n");
+        let cut = |text: String| GitText { text, is_cut: true };
+        let begun = cut([part("f1"), part("f2"), part("f2")].concat());
+        let git = |paths: &[&str]| {
+            assert_eq!(paths, [":(top,literal)f2"]);
+            let text = part("f2") + "whole\n" + &part("f2");
+            Ok(GitText {
+                text,
+                is_cut: false,
+            })
+        };
+        let patch = patches(&git, &files, begun, &|| true).unwrap();
+        assert_eq!(patch, part("f1") + &part("f2") + "whole\n" + &part("f2"));
     }
 
     #[test]
     fn stop_and_time_limit_of_git_end_the_search_for_patches() {
         let files = [file(1), file(2)];
-        let files: Vec<&FileChange> = files.iter().collect();
+        let begun = || GitText {
+            text: String::new(),
+            is_cut: true,
+        };
         for end in [
             || GitError::Stopped,
             || GitError::TimedOut(Default::default()),
         ] {
-            let mut calls = MAX_SHORT_CALLS;
-            let error = short_patches(&|_| Err(end()), &files, &mut calls).unwrap_err();
+            let error = patches(&|_| Err(end()), &files, begun(), &|| true).unwrap_err();
             assert_eq!(error.to_string(), end().to_string());
         }
+        let failed = |_: &[&str]| Err(GitError::Failed("no".into()));
+        assert_eq!(patches(&failed, &files, begun(), &|| true).unwrap(), "");
     }
 
     #[test]

@@ -187,6 +187,32 @@ fn is_killable<S: AsRef<OsStr>>(call: &GitCall<'_, S>) -> bool {
     }
 }
 
+/// The output of git as text.
+#[derive(Debug)]
+pub(crate) struct GitText {
+    /// The text without the newlines at its end.
+    pub(crate) text: String,
+    /// Whether this is only the beginning of the output, because the whole is too long.
+    pub(crate) is_cut: bool,
+}
+
+impl GitText {
+    /// Returns the text, or an error if it is not the whole output.
+    pub(crate) fn whole(self) -> Result<String, GitError> {
+        match self.is_cut {
+            true => Err(GitError::Failed(TOO_MUCH.into())),
+            false => Ok(self.text),
+        }
+    }
+}
+
+/// The bytes that git wrote.
+struct GitBytes {
+    bytes: Vec<u8>,
+    /// Whether git wrote too much, so that these are only the first bytes.
+    is_cut: bool,
+}
+
 /// Runs git to its end on this thread, without hooks; see [`run_with`].
 pub(crate) fn run<S: AsRef<OsStr>>(
     directory: &Path,
@@ -205,11 +231,19 @@ pub(crate) fn run<S: AsRef<OsStr>>(
 }
 
 /// Runs git to its end on this thread, and returns its output or an error. Git runs under a guard, or in a way in which it can't start other
-/// programs. Git gets no input, and is killed at the time limit.
+/// programs. Git gets no input, and is killed at the time limit, or if its output is too long.
 pub(crate) fn run_with<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
     processes: Option<&GitProcesses>,
 ) -> Result<String, GitError> {
+    run_up_to_limit(call, processes)?.whole()
+}
+
+/// Runs git as [`run_with`] does, but returns the beginning of an output that is too long.
+pub(crate) fn run_up_to_limit<S: AsRef<OsStr>>(
+    call: &GitCall<'_, S>,
+    processes: Option<&GitProcesses>,
+) -> Result<GitText, GitError> {
     // Set if git starts a filter, if `git` is a wrapper, or if the system can't forbid the start of programs. From then on, it is faster to run git
     // under a guard at once.
     static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
@@ -224,8 +258,11 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(
         Some(output) => output,
         None => run_contained(call, processes)?,
     };
-    let text = String::from_utf8_lossy(&output);
-    Ok(text.trim_end_matches('\n').to_owned())
+    let text = String::from_utf8_lossy(&output.bytes);
+    Ok(GitText {
+        text: text.trim_end_matches('\n').to_owned(),
+        is_cut: output.is_cut,
+    })
 }
 
 /// Runs a git that the kernel kills if it starts another program. Returns `None` if that happened, or the system does not support it. Ends git with
@@ -233,7 +270,7 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(
 fn run_alone<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
     processes: Option<&GitProcesses>,
-) -> Result<Option<Vec<u8>>, GitError> {
+) -> Result<Option<GitBytes>, GitError> {
     let limit = call.timeout;
     let (sender, signals) = mpsc::channel();
     let process = processes
@@ -297,12 +334,10 @@ fn run_alone<S: AsRef<OsStr>>(
     if childless::was_killed_for_spawn(status) {
         return Ok(None);
     }
-    let output = output?;
-    if output.len() as u64 >= MAX_STDOUT {
-        return Err(GitError::Failed(TOO_MUCH.into()));
-    }
-    if status.success() {
-        return Ok(Some(output));
+    let bytes = output?;
+    let is_cut = bytes.len() as u64 >= MAX_STDOUT;
+    if is_cut || status.success() {
+        return Ok(Some(GitBytes { bytes, is_cut }));
     }
     // A leftover of a hook may hold the stream open.
     let complained = complained.and_then(|output| output.recv_timeout(QUERY_TIMEOUT).ok());
@@ -332,7 +367,7 @@ fn read(from: impl Read) -> Vec<u8> {
 fn run_contained<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
     processes: Option<&GitProcesses>,
-) -> Result<Vec<u8>, GitError> {
+) -> Result<GitBytes, GitError> {
     let deadline = Deadline::default();
     let deadline_changes = deadline.subscribe();
     let process =
@@ -399,8 +434,8 @@ struct GitOutput {
 }
 
 impl GitOutput {
-    /// Waits for the end of git, and stores its output.
-    async fn run_to_end(&mut self, git: &mut ProcessTree) -> Result<Exit, GitError> {
+    /// Waits for the end of git, and stores its output. Returns `None` if git wrote too much.
+    async fn run_to_end(&mut self, git: &mut ProcessTree) -> Result<Option<Exit>, GitError> {
         while !self.has_ended {
             match git.next_output().await {
                 None => self.has_ended = true,
@@ -411,7 +446,7 @@ impl GitOutput {
                     self.stdout.extend_from_slice(&line.bytes);
                     self.stdout.push(b'\n');
                     if self.stdout.len() as u64 >= MAX_STDOUT {
-                        return Err(GitError::Failed(TOO_MUCH.into()));
+                        return Ok(None);
                     }
                 }
                 Some(output) => {
@@ -423,7 +458,7 @@ impl GitOutput {
                 }
             }
         }
-        Ok(git.wait().await)
+        Ok(Some(git.wait().await))
     }
 
     /// Returns why git failed.
@@ -441,7 +476,7 @@ async fn contained(
     limit: Duration,
     mut deadline_changes: DeadlineReceiver,
     process: Option<&GitProcess>,
-) -> Result<Vec<u8>, GitError> {
+) -> Result<GitBytes, GitError> {
     let spawned = command.spawn().await;
     let mut git = spawned.map_err(|e| GitError::NotRun(io::Error::other(e)))?;
     if let Some(process) = process {
@@ -476,10 +511,13 @@ async fn contained(
             survivors: names(report.survivors),
         });
     }
-    match ended? {
-        exit if exit.success() => Ok(output.stdout),
-        exit => Err(output.why(exit)),
-    }
+    let is_cut = match ended? {
+        None => true,
+        Some(exit) if exit.success() => false,
+        Some(exit) => return Err(output.why(exit)),
+    };
+    let bytes = output.stdout;
+    Ok(GitBytes { bytes, is_cut })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::changes::{Changes, compare};
 use super::commit::CommitPlan;
-use super::run::{GitCall, Hooks, INDEX, QUERY_TIMEOUT, TOO_MUCH, run_with};
+use super::run::{GitCall, GitText, Hooks, INDEX, QUERY_TIMEOUT, TOO_MUCH, run_up_to_limit};
 use super::{Git, GitError, is_object_name};
 use crate::state_dir;
 
@@ -129,6 +129,10 @@ impl<'a> ObjectStore<'a> {
     }
 
     fn git<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, GitError> {
+        self.git_up_to_limit(arguments)?.whole()
+    }
+
+    fn git_up_to_limit<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<GitText, GitError> {
         let environment = [
             (INDEX, self.index.as_os_str()),
             ("GIT_OBJECT_DIRECTORY", self.objects.as_os_str()),
@@ -147,11 +151,11 @@ impl<'a> ObjectStore<'a> {
             hooks: Hooks::Off,
             timeout: SNAPSHOT_TIMEOUT,
         };
-        run_with(&call, self.git.processes())
+        run_up_to_limit(&call, self.git.processes())
     }
 
     fn changes(&self, before: &str, after: &str) -> Result<Changes, GitError> {
-        compare(&|arguments| self.git(arguments), before, after)
+        compare(&|arguments| self.git_up_to_limit(arguments), before, after)
     }
 }
 
