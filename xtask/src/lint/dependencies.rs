@@ -87,6 +87,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
             "cancellable-sleep",
             "checkpoint-store",
             "loop-state",
+            "rlm-text",
         ],
         &[],
     ),
