@@ -43,7 +43,7 @@ fn s20c_s20d_s20e_s20f_s20g_s20h_s20j_only_all_removes_runs_that_have_not_ended(
     let (scene, live) = project();
     let all = ["damaged", "done", "live", "stopped"];
     let told = quick(scene.rlm(&["clean", "--yes"])).expect_code(0).stdout;
-    assert!(told.contains("deleted 0 runs, 0 kB; kept"), "{told}");
+    assert!(told.contains("deleted 0 runs, 0 bytes; kept"), "{told}");
     let planned = clean(&scene, &["--days", "0", "--dry-run"]);
     assert_eq!(action(&planned, "done"), ("would_remove", None));
     assert_eq!(action(&planned, "stopped"), ("kept", Some("resumable")));

@@ -310,7 +310,7 @@ fn excluded_files_are_named() {
     let ended = scene.run(&run).run(LONG).expect_code(0);
     expect_in_order(
         &ended.stdout,
-        &["left out:", "big (60 MiB)", "inner/ (a nested repository"],
+        &["left out:", "big (63.0 MB)", "inner/ (a nested repository"],
     );
     let files = scene.sandbox.git(&["ls-tree", "--name-only", "HEAD"]);
     assert_eq!(files, "README.md\na [b]\nwork");

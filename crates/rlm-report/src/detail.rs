@@ -3,13 +3,13 @@
 use loop_state::CheckResult;
 use maud::{Markup, html};
 use rlm_store::timeline::{AttemptSpan, CommandRun};
+use rlm_text::bytes::show as size;
 
 use crate::report::ReportData;
 use crate::transcript::{CommitChange, Piece, Transcript};
 use crate::visible::pre;
 use crate::words::{
-    Clock, attempt_title, bytes, capital, count, first_line, format_duration, number, outcome,
-    usage_text,
+    Clock, attempt_title, capital, count, first_line, format_duration, number, outcome, usage_text,
 };
 
 /// Returns the anchor of an attempt that the page shows in full.
@@ -115,7 +115,7 @@ fn transcript(report: &ReportData, attempt: &AttemptSpan, transcript: &Transcrip
         (stream(transcript.tail.iter()))
         @if transcript.bytes_left_out > 0 {
             p class="left" {
-                (bytes(transcript.bytes_left_out)) " are left out here; to see everything: "
+                (size(transcript.bytes_left_out)) " are left out here; to see everything: "
                 code { "rlm logs " (run.as_str()) " --iteration " (iteration) }
                 " ("
                 code { ".rlm/runs/" (run.as_str()) "/transcripts/" (iteration) "-" (attempt.attempt) }
@@ -243,7 +243,7 @@ fn command(report: &ReportData, attempt: &AttemptSpan, command: &CommandRun) -> 
         }
         @if !output.is_empty() { (pre(output)) }
         @if command.left_out > 0 {
-            p class="left" { "The first " (bytes(command.left_out as u64)) " of the output are left out." }
+            p class="left" { "The first " (size(command.left_out as u64)) " of the output are left out." }
         }
     }
 }

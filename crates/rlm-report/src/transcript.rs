@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use loop_state::{Timestamp, first_bytes, last_bytes};
 use rlm_store::Record;
-
-use crate::words::bytes;
+use rlm_text::bytes::show as size;
 
 /// The maximum number of bytes of one piece of a transcript, and of a prompt.
 const MAX_PIECE: usize = 8 << 10;
@@ -98,7 +97,7 @@ impl Transcript {
                 let left_out = record.text.len() - shown.len();
                 let mut text = shown.to_owned();
                 if left_out > 0 {
-                    text.push_str(&format!("\n… {} left out …", bytes(left_out as u64)));
+                    text.push_str(&format!("\n… {} left out …", size(left_out as u64)));
                 }
                 self.changes = Some(text);
                 return;
@@ -146,7 +145,7 @@ pub fn middle_out(text: &str, most: usize) -> (String, u64) {
     }
     let (head, tail) = (first_bytes(text, most / 2), last_bytes(text, most / 2));
     let left_out = (text.len() - head.len() - tail.len()) as u64;
-    let note = format!("\n… {} left out …\n", bytes(left_out));
+    let note = format!("\n… {} left out …\n", size(left_out));
     (format!("{head}{note}{tail}"), left_out)
 }
 

@@ -47,14 +47,6 @@ pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
     format!("{} {}", number(n as u64), if n == 1 { one } else { many })
 }
 
-pub(crate) fn bytes(n: u64) -> String {
-    match n {
-        0..1024 => format!("{n} bytes"),
-        1024..1_048_576 => format!("{} KiB", n.div_ceil(1024)),
-        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
-    }
-}
-
 /// Formats a usage; empty if the agent reports none.
 pub(crate) fn usage_text(usage: UsageTotal) -> String {
     match (usage.cost_microusd, usage.tokens()) {

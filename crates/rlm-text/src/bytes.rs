@@ -32,13 +32,19 @@ pub fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(bad)
 }
 
-/// Formats a size with about three digits.
+/// Formats a size with about three digits. The text is never smaller than the size.
 #[must_use]
 pub fn show(bytes: u64) -> String {
+    let tenths = |unit: u64| {
+        let tenths = bytes.div_ceil(unit / 10);
+        format!("{}.{}", tenths / 10, tenths % 10)
+    };
     match bytes {
-        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+        1 => "1 byte".to_owned(),
+        0..1000 => format!("{bytes} bytes"),
+        1000..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{} MB", tenths(1_000_000)),
+        _ => format!("{} GB", tenths(1_000_000_000)),
     }
 }
 
@@ -109,6 +115,23 @@ mod tests {
     }
 
     #[test]
+    fn shown_size_is_never_smaller_than_the_real_size() {
+        let sizes = [0, 1, 999, 1000, 1001, 1_000_000, 1_000_001, 1_000_000_001];
+        let expected = [
+            "0 bytes",
+            "1 byte",
+            "999 bytes",
+            "1 kB",
+            "2 kB",
+            "1.0 MB",
+            "1.1 MB",
+            "1.1 GB",
+        ];
+        assert_eq!(sizes.map(show), expected);
+        assert_eq!(show(u64::MAX), "18446744073.8 GB");
+    }
+
+    #[test]
     fn common_spellings_of_sizes_are_parsed() {
         let read = [
             "0",
@@ -132,13 +155,13 @@ mod tests {
             Err(why) => why,
         });
         insta::assert_snapshot!(shown.join("\n"), @r#"
-        "0" = 0, 0 kB, 0B
+        "0" = 0, 0 bytes, 0B
         "4096" = 4096, 5 kB, 4096B
         "500MB" = 500000000, 500.0 MB, 500MB
         "500 mb" = 500000000, 500.0 MB, 500MB
-        "2GiB" = 2147483648, 2.1 GB, 2147483648B
+        "2GiB" = 2147483648, 2.2 GB, 2147483648B
         "1kB" = 1000, 1 kB, 1kB
-        "7 B" = 7, 1 kB, 7B
+        "7 B" = 7, 7 bytes, 7B
         `` is not a size: write for example 500MB or 2GiB
         `-1` is not a size: write for example 500MB or 2GiB
         `2.5GB` is not a size: write for example 500MB or 2GiB

@@ -6,6 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Instant;
 
+use rlm_text::bytes::show as size;
+
 use super::run::{GitCall, GitText, Hooks, QUERY_TIMEOUT, run_up_to_limit};
 use super::{Git, GitError, is_object_name};
 
@@ -71,15 +73,6 @@ impl fmt::Display for FileSizes {
             (Some(before), None) => write!(f, "removed, {}", size(before)),
             (None, None) => f.write_str("size unknown"),
         }
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        1 => "1 byte".into(),
-        0..1024 => format!("{bytes} bytes"),
-        1024..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
     }
 }
 
@@ -457,9 +450,9 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "f1 (not text; new, 2 KiB)",
+                "f1 (not text; new, 2 kB)",
                 "f1 (not text; removed, 10 bytes)",
-                "f1 (not text; 1 byte → 2.0 MiB)",
+                "f1 (not text; 1 byte → 2.1 MB)",
             ]
         );
     }

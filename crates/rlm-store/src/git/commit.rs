@@ -291,7 +291,7 @@ impl Change {
         }
         let meta = fs_err::symlink_metadata(top.join(&self.path)).ok()?;
         let size = meta.len();
-        (size > MOST_BYTES).then(|| format!("{} MiB", size >> 20))
+        (size > MOST_BYTES).then(|| rlm_text::bytes::show(size))
     }
 }
 

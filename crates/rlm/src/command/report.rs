@@ -55,9 +55,9 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     write(&target, page.as_bytes(), args.output.is_some()).map_err(|e| unwritable(&target, &e))?;
     let shown = target.strip_prefix(".").unwrap_or(&target);
     let live = if is_live { ", of a live run" } else { "" };
-    let kib = page.len().div_ceil(1024);
+    let size = rlm_text::bytes::show(page.len() as u64);
     let shown = plain(&quoted(&shown.to_string_lossy()));
-    output::line(&format!("{shown} ({kib} KiB{live})"));
+    output::line(&format!("{shown} ({size}{live})"));
     let folder = target.parent().and_then(|it| fs_err::canonicalize(it).ok());
     if is_live && takes_it_in && folder.is_some_and(|it| it.starts_with(project.root())) {
         anstream::eprintln!(

@@ -88,14 +88,6 @@ pub(super) fn ago(seconds: u64) -> String {
     )
 }
 
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
-        _ => format!("{} MiB", bytes.div_ceil(1_048_576)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,20 +110,5 @@ mod tests {
             Timestamp::from_millis(0)
         );
         assert_eq!(ago(3_700), "1h1m40s ago");
-    }
-
-    #[test]
-    fn shown_size_is_never_smaller_than_the_real_size() {
-        let sizes = [0, 1023, 1024, 1025, 1 << 20, (1 << 20) + 1, u64::MAX].map(size);
-        let expected = [
-            "0 B",
-            "1023 B",
-            "1 KiB",
-            "2 KiB",
-            "1 MiB",
-            "2 MiB",
-            "17592186044416 MiB",
-        ];
-        assert_eq!(sizes, expected);
     }
 }

@@ -52,7 +52,7 @@ macro_rules! assert_session {
             (r"\(\d+\.\d s\)", "([TIME])"),
             (r"\d+s ago", "[TIME] ago"),
             (r"age     \d+s", "age     [TIME]"),
-            (r"\d+ KiB", "[SIZE]"),
+            (r"\d+ kB", "[SIZE]"),
             (r#""(pid|took_ms|left_ms)":\d+"#, r#""$1":[N]"#),
         ]}, {
             insta::assert_snapshot!($seen);

@@ -6,13 +6,14 @@ use checkpoint_store::PhaseInfo;
 use checkpoint_store::verify::{FileCondition, NextAction};
 use loop_state::UnfinishedCause;
 use rlm_store::{AttemptOutcome, AttemptRecord, PhaseFacts, Project, RunEntry, RunState};
+use rlm_text::bytes::show as size;
 use rlm_text::count;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use serde::Serialize;
 
 use crate::render::Phases;
-use crate::render::lines::{age, ago, size, stamp};
+use crate::render::lines::{age, ago, stamp};
 
 /// The number of digits that are shown of a commit.
 const SHORT: usize = 12;

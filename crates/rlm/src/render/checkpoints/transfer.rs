@@ -6,11 +6,11 @@ use std::path::Path;
 use rlm_store::transfer::{Exported, FilesLocation, Forked, Imported};
 use rlm_store::{Program, Worktree};
 use rlm_terminal::style::{WARNING_STYLE, styled};
+use rlm_text::bytes::show as size;
 use rlm_text::escape::plain;
 use serde::Serialize;
 
 use crate::hint::{extend_hint, program_command, quoted};
-use crate::render::lines::size;
 use crate::render::programs::line;
 
 /// An exported run, for text and JSON.

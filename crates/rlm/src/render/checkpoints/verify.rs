@@ -4,6 +4,7 @@ use std::fmt;
 
 use checkpoint_store::verify::{File, FileCondition, NextAction};
 use rlm_store::{Project, RunEntry};
+use rlm_text::bytes::show as size;
 use rlm_text::count;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
@@ -11,7 +12,6 @@ use serde::Serialize;
 
 use crate::hint::program_command;
 use crate::hint::quoted;
-use crate::render::lines::size;
 
 /// The result of reading every byte of a run's store.
 #[derive(Debug, Serialize)]
