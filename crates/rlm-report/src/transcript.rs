@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use loop_state::{Timestamp, first_bytes, last_bytes};
 use rlm_store::Record;
 use rlm_text::bytes::show as size;
+use rlm_text::escape::without_colours;
 
 /// The maximum number of bytes of one piece of a transcript, and of a prompt.
 const MAX_PIECE: usize = 8 << 10;
@@ -137,9 +138,11 @@ impl Transcript {
     }
 }
 
-/// Omits the middle of a text that is longer than `most` bytes; returns the number of omitted bytes too.
+/// Omits the middle of a text that is longer than `most` bytes; returns the number of omitted bytes too. Also removes the colours of the text, since a
+/// page has none, and half a colour sequence would be visible.
 #[must_use]
 pub fn middle_out(text: &str, most: usize) -> (String, u64) {
+    let text = &*without_colours(text);
     if text.len() <= most {
         return (text.to_owned(), 0);
     }

@@ -124,6 +124,23 @@ pub fn sgr_len(text: &str) -> Option<usize> {
     (body.as_bytes()[end] == b'm' && end < 32).then_some(2 + end + 1)
 }
 
+/// Returns a text without its colour sequences.
+#[must_use]
+pub fn without_colours(text: &str) -> Cow<'_, str> {
+    let Some(first) = text.find("\u{1b}[") else {
+        return Cow::Borrowed(text);
+    };
+    let (mut out, mut rest) = (text[..first].to_owned(), &text[first..]);
+    while let Some(c) = rest.chars().next() {
+        let len = sgr_len(rest);
+        if len.is_none() {
+            out.push(c);
+        }
+        rest = &rest[len.unwrap_or(c.len_utf8())..];
+    }
+    Cow::Owned(out)
+}
+
 /// Returns whether the character is invisible or reorders its neighbours.
 #[must_use]
 #[inline]

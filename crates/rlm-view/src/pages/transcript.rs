@@ -127,6 +127,28 @@ mod tests {
     }
 
     #[test]
+    fn v9_colours_are_removed_and_other_sequences_are_visible() {
+        let html = records(&window(&[(
+            "stdout",
+            "a\u{1b}[1;31mred\u{1b}[0mb\u{1b}[2Kc",
+        )]));
+        assert!(html.contains("aredb\u{241b}[2Kc"), "{html}");
+        // Wherever the middle of a long text is left out, no half of a sequence stays.
+        for before in 0..6 {
+            let coloured = "\u{1b}[31mx".repeat(2 * MAX_TEXT);
+            let text = format!("{}{coloured}", "y".repeat(before));
+            for kind in ["message", "stdout", "result"] {
+                let html = records(&window(&[(kind, &text)]));
+                assert!(html.contains("left out") && html.len() < 2 * MAX_TEXT);
+                assert!(
+                    !html.contains('\u{241b}') && !html.contains("[3"),
+                    "{before}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn v9_text_of_an_agent_is_never_markup() {
         let hostile = "<script>alert(1)</script>\"' onload=x </pre>\u{1b}[31mred\u{1b}[0m\u{202e}\u{1b}]8;;x\u{7}";
         let kinds = [
