@@ -384,7 +384,7 @@ fn v9_hostile_output_executes_nothing() {
 
 #[test]
 #[ignore = "needs a browser: `cargo xtask browser` runs it"]
-fn pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
+fn v12a_v12b_v12d_pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
     let scene = Scene::new(
         "say I look at the tests of the parser first.\nsay ready\ntool Bash cargo test --workspace\ntool-end 3 passed\nawait go\nask Bash rm -r target\nturn",
     );
@@ -454,7 +454,7 @@ fn expect_fit(browser: &Browser, chromium: &Chromium, page: &str, path: &str) {
 
 #[test]
 #[ignore = "needs a browser: `cargo xtask browser` runs it"]
-fn views_of_a_run_fit_a_phone_in_both_schemes() {
+fn v12a_v12d_views_of_a_run_fit_a_phone_in_both_schemes() {
     let scene = changed(&["--commit"]);
     let (browser, chromium) = open(&scene);
     let key = browser.key("r1");

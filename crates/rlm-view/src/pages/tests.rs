@@ -1,5 +1,7 @@
 //! Tests of the parts of the pages: what they show, and that each text is escaped.
 
+mod accessibility;
+
 use std::sync::Arc;
 
 use agent_duplex::PermissionRequest;
