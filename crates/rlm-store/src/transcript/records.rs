@@ -1,5 +1,6 @@
 //! The record of a transcript, and the reader for all transcripts: compressed, truncated, or still growing.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -220,23 +221,62 @@ impl Records {
     }
 }
 
-/// Sorts transcripts by the beginning of their attempts. The numbers alone are not enough, because each phase counts from 1.
+/// Sorts transcripts by the beginning of their attempts. The numbers alone are not enough, because each phase counts from 1. Opens at most two
+/// transcripts for each number of an attempt.
 #[must_use]
 pub fn sorted_by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
-    let first = |path: &PathBuf| Some(Records::open(path).ok()?.next()?.ok()?.at);
-    if all.iter().any(|(_, attempt, _)| *attempt > 1) {
-        all.sort_by_cached_key(|(iteration, attempt, path)| {
-            let began = first(path);
-            // An empty transcript has just begun.
-            (began.is_none(), began, *iteration, *attempt)
-        });
-    }
+    let began = |(_, _, path): &(u32, u32, PathBuf)| {
+        let began = Records::open(path).ok().and_then(|mut it| it.next()?.ok());
+        // An empty transcript has just begun.
+        (began.is_none(), began.map(|it| it.at))
+    };
+    let numberings = numberings(&all, began);
+    all.sort_by_key(|(iteration, attempt, _)| {
+        let numbering = numberings.partition_point(|first| first <= attempt);
+        (numbering, *iteration, *attempt)
+    });
     all
+}
+
+/// Returns the first attempt number of each numbering but the first, in ascending order. `began` returns when an attempt began.
+///
+/// A run numbers its iterations again in each phase, and when it goes back to an earlier iteration. Then the attempts get higher numbers than all before.
+/// So a higher number than before either begins a numbering, or belongs to a further attempt of an iteration. In the first case, its first attempt began
+/// after the last attempt of the numbering before; in the second case, the later iterations of its numbering began after it.
+fn numberings<K: Ord>(
+    all: &[(u32, u32, PathBuf)],
+    began: impl Fn(&(u32, u32, PathBuf)) -> K,
+) -> Vec<u32> {
+    let mut of_number: BTreeMap<u32, (&_, &_)> = BTreeMap::new();
+    for transcript in all {
+        let entry = of_number.entry(transcript.1);
+        let (first, last) = entry.or_insert((transcript, transcript));
+        if transcript.0 < first.0 {
+            *first = transcript;
+        }
+        if transcript.0 > last.0 {
+            *last = transcript;
+        }
+    }
+    let mut numberings = Vec::new();
+    let mut newest: Option<&(u32, u32, PathBuf)> = None;
+    for (number, (first, last)) in of_number {
+        let before = newest.filter(|it| it.0 > first.0);
+        if before.is_some_and(|it| began(it) < began(first)) {
+            numberings.push(number);
+            newest = None;
+        }
+        newest = newest.filter(|it| it.0 > last.0).or(Some(last));
+    }
+    numberings
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::io::Write as _;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::transcript::list;
@@ -301,5 +341,77 @@ mod tests {
         fs_err::write(list::packed(&path), &packed[..packed.len() / 2]).unwrap();
         let read: Vec<_> = Records::open(&path).unwrap().collect();
         assert!(read.last().unwrap().is_err());
+    }
+
+    proptest! {
+        /// A run of several numberings. Each one begins at an iteration that the run reached, or at the first one, and has iterations with several attempts.
+        #[test]
+        fn order_of_attempts_needs_few_transcripts(
+            numberings in proptest::collection::vec(
+                (proptest::option::of(0u32..9), proptest::collection::vec(1u32..4, 1..9)),
+                1..6,
+            ),
+            removed in 0usize..30,
+        ) {
+            let (mut by_age, mut reached, mut highest) = (Vec::new(), 0, 0);
+            for (back, attempts) in numberings {
+                // A phase begins with its first iteration.
+                let from = back.map_or(1, |back| u32::saturating_sub(reached, back).max(1));
+                let first = highest + 1;
+                for (at, count) in attempts.into_iter().enumerate() {
+                    reached = from + at as u32;
+                    for attempt in first..first + count {
+                        by_age.push((reached, attempt, PathBuf::new()));
+                        highest = highest.max(attempt);
+                    }
+                }
+            }
+            // The older transcripts may be gone.
+            by_age.drain(..removed.min(by_age.len()));
+            let age = |it: &(u32, u32, PathBuf)| by_age.iter().position(|other| other == it);
+            let opened = Cell::new(0);
+            let began = |it: &(u32, u32, PathBuf)| {
+                opened.set(opened.get() + 1);
+                age(it)
+            };
+            let mut all = by_age.clone();
+            all.sort();
+            let found = super::numberings(&all, began);
+            prop_assert!(opened.get() <= 2 * highest, "{} of {}", opened.get(), all.len());
+            all.sort_by_key(|it| (found.partition_point(|first| *first <= it.1), it.0, it.1));
+            prop_assert_eq!(&all, &by_age);
+        }
+    }
+
+    #[test]
+    fn only_two_transcripts_of_a_long_run_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::create_dir(dir.path().join("transcripts")).unwrap();
+        let write = |iteration, attempt, at: Option<u64>| {
+            let record = at.map(|at| format!("{{\"at\":{at},\"kind\":\"end\",\"text\":\"\"}}\n"));
+            let path = list::path(dir.path(), iteration, attempt);
+            fs_err::write(path, record.unwrap_or_default()).unwrap();
+        };
+        let sorted = || {
+            let all = sorted_by_age(list::transcripts(dir.path()).unwrap());
+            let numbers = all
+                .into_iter()
+                .map(|(iteration, attempt, _)| (iteration, attempt));
+            numbers.collect::<Vec<_>>()
+        };
+        // Only these two have a record: the others look as if they had just begun.
+        for iteration in 1..100 {
+            write(iteration, 1, None);
+        }
+        write(50, 2, Some(5));
+        write(99, 1, Some(9));
+        let mut expected: Vec<_> = (1..100).map(|iteration| (iteration, 1)).collect();
+        expected.insert(50, (50, 2));
+        assert_eq!(sorted(), expected);
+        // The second phase began after the end of the first one.
+        write(50, 2, Some(10));
+        expected.remove(50);
+        expected.push((50, 2));
+        assert_eq!(sorted(), expected);
     }
 }
