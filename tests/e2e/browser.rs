@@ -19,6 +19,9 @@ use crate::view_run::{changed, lines_in, with_three_attempts, write_long_transcr
 /// The number of times that the connections of the browser are cut.
 const CUTS: u32 = 100;
 const TABS: usize = 10;
+/// A script that returns the titles of attempts, and the ends of attempts, in a transcript.
+const TITLES: &str =
+    "return [...document.querySelectorAll('#records .end')].map((it) => it.textContent)";
 
 /// Starts a server, and a browser that is logged in.
 fn open(scene: &Scene) -> (Browser, Chromium) {
@@ -328,8 +331,9 @@ fn transcript_of_an_older_attempt_scrolls_on_to_the_newest_one_in_a_browser() {
     let url = format!("http://{}/runs/{key}?attempt=1-1", browser.host);
     chromium.open(&url);
     chromium.sees("#records", "line 300.");
+    let scroll = || chromium.script("document.querySelector('#records').scrollTop = 1e9");
     wait_for("the last record", LONG, || {
-        chromium.script("document.querySelector('#records').scrollTop = 1e9");
+        scroll();
         let text = chromium.script("return document.querySelector('#records').textContent");
         let lines = lines_in(text.as_str().unwrap());
         assert!(
@@ -338,16 +342,46 @@ fn transcript_of_an_older_attempt_scrolls_on_to_the_newest_one_in_a_browser() {
         );
         (lines.len() == 900).then_some(())
     });
-    let heads =
-        "return [...document.querySelectorAll('#records .end')].map((it) => it.textContent)";
-    let heads = chromium.script(heads).to_string();
+    let titles = chromium.script(TITLES).to_string();
     for name in ["Iteration 2", "Iteration 3"] {
-        assert_eq!(heads.matches(&format!("{name:?}")).count(), 1, "{heads}");
+        assert_eq!(titles.matches(&format!("{name:?}")).count(), 1, "{titles}");
     }
     // The page follows the run again, and its heading still names the attempt of its address.
     let is_hidden = || chromium.script("return document.querySelector('#newest').hidden");
-    wait_for("the end", LONG, || (is_hidden() == true).then_some(()));
+    wait_for("the end", LONG, || {
+        // The last records may have come after the last scroll.
+        scroll();
+        (is_hidden() == true).then_some(())
+    });
     assert_eq!(chromium.text("#attempt"), "Iteration 1");
+    expect_no_errors(&chromium);
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn transcript_of_the_newest_attempt_scrolls_back_to_the_first_one_in_a_browser() {
+    let scene = with_three_attempts();
+    let (browser, chromium) = open(&scene);
+    open_run(&scene, &browser, &chromium);
+    chromium.sees("#records", "line 900.");
+    wait_for("the first record", LONG, || {
+        // A scroll to the same place is no event.
+        let scroll =
+            "const it = document.querySelector('#records'); it.scrollTop = 1; it.scrollTop = 0";
+        chromium.script(scroll);
+        let text = chromium.script("return document.querySelector('#records').textContent");
+        let lines = lines_in(text.as_str().unwrap());
+        let from = 901 - lines.len() as u64;
+        assert!(lines.iter().copied().eq(from..=900), "{lines:?}");
+        (from == 1).then_some(())
+    });
+    let titles = chromium.script(TITLES).to_string();
+    let at = ["Iteration 2", "Iteration 3"].map(|it| titles.find(it));
+    assert!(at[0].is_some() && at[0] < at[1], "{titles}");
+    let is_hidden = || chromium.script("return document.querySelector('#earlier').hidden");
+    wait_for("the beginning", LONG, || {
+        (is_hidden() == true).then_some(())
+    });
     expect_no_errors(&chromium);
 }
 

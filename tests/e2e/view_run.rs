@@ -377,7 +377,7 @@ pub(crate) fn with_three_attempts() -> Scene {
 }
 
 #[test]
-fn records_at_the_end_of_an_attempt_name_the_next_attempt() {
+fn records_at_the_ends_of_an_attempt_name_the_attempts_beside_it() {
     let scene = with_three_attempts();
     let browser = Browser::new(&scene, &[]);
     let path = format!("/runs/{}/records", browser.key("r1"));
@@ -401,6 +401,17 @@ fn records_at_the_end_of_an_attempt_name_the_next_attempt() {
     }
     assert_eq!(attempts, ["1-1", "2-1", "3-1"]);
     assert!(lines.iter().copied().eq(1..=900), "{lines:?}");
+    // And backwards.
+    let before = |attempt: &str| {
+        let more = browser.get(&format!("{path}?attempt={attempt}")).json();
+        assert_eq!(more["from"], 0, "{more}");
+        more["previous"].clone()
+    };
+    assert_eq!(before("3-1"), "2-1");
+    assert_eq!(before("2-1"), "1-1");
+    assert_eq!(before("1-1"), Value::Null);
+    let last = format!("{path}?attempt=2-1&before={position}");
+    assert_eq!(browser.get(&last).json()["previous"], "1-1");
 }
 
 #[test]

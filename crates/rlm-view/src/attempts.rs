@@ -27,6 +27,13 @@ pub(crate) fn sorted_attempts(run_dir: &Path) -> Vec<(u32, u32)> {
         .collect()
 }
 
+/// Returns the attempt that began before another one.
+pub(crate) fn attempt_before(run_dir: &Path, attempt: (u32, u32)) -> Option<(u32, u32)> {
+    let all = sorted_attempts(run_dir);
+    let at = all.iter().position(|it| *it == attempt)?;
+    all.get(at.checked_sub(1)?).copied()
+}
+
 /// Returns the attempt that began after another one.
 pub(crate) fn attempt_after(run_dir: &Path, attempt: (u32, u32)) -> Option<(u32, u32)> {
     let all = sorted_attempts(run_dir);

@@ -132,9 +132,11 @@
     if (isOfNewest) byId("attempt").textContent = attemptTitle(newestAttempt);
   }
 
+  const titleRecord = (name) => `<div class="rec end">${attemptTitle(name)}</div>`;
+
   // The next records are those of this attempt.
   function beginAttempt(name) {
-    addAfter(`<div class="rec end">${attemptTitle(name)}</div>`);
+    addAfter(titleRecord(name));
     Object.assign(records.dataset, { attempt: name, to: 0 });
   }
 
@@ -222,15 +224,23 @@
   }
 
   async function showEarlier() {
-    const before = await load(first.attempt, `before=${first.from}`);
+    let attempt = first.attempt;
+    let before = await load(attempt, `before=${first.from}`);
+    let titles = "";
+    // The first record of an attempt follows the last one of the attempt before it.
+    while (before.to === 0 && before.previous) {
+      titles = titleRecord(attempt) + titles;
+      attempt = before.previous;
+      before = await load(attempt, "");
+    }
     keepInPlace(records.firstElementChild, () => {
-      const fresh = elements(before.html, first.attempt);
-      if (records.querySelector(".rec[data-at]")?.classList.contains("message")) {
+      const fresh = elements(before.html, attempt);
+      if (!titles && records.querySelector(".rec[data-at]")?.classList.contains("message")) {
         while (fresh.at(-1)?.classList.contains("text")) fresh.pop();
       }
-      records.prepend(...fresh);
-      first.from = before.from;
-      byId("earlier").hidden = before.from === 0;
+      records.prepend(...fresh, ...elements(titles, attempt));
+      Object.assign(first, { attempt, from: before.from });
+      byId("earlier").hidden = before.from === 0 && !before.previous;
       if (records.childElementCount > 2 * MAX_RECORDS) trimEnd();
     });
   }
@@ -261,7 +271,7 @@
       records.replaceChildren(...elements(end.html, newestAttempt));
       Object.assign(records.dataset, { attempt: newestAttempt, from: end.from, to: end.to });
       Object.assign(first, { attempt: newestAttempt, from: end.from });
-      byId("earlier").hidden = end.from === 0;
+      byId("earlier").hidden = end.from === 0 && !end.previous;
       detach(false);
       showHeading();
     }

@@ -580,7 +580,8 @@ async fn more_records(
     }
 }
 
-/// Reads the records that a page requests. If the attempt has no later record, the answer names the attempt that began after it.
+/// Reads the records that a page requests. If the attempt has no record before them, the answer names the attempt that began before it; if it has no later
+/// record, the attempt that began after it.
 fn read_records(
     run_dir: &std::path::Path,
     attempt: (u32, u32),
@@ -600,10 +601,15 @@ fn read_records(
             window = read()?;
         }
     }
+    let previous = match query.after {
+        None if window.from == 0 => attempts::attempt_before(run_dir, attempt),
+        _ => None,
+    };
     Ok(json!({
         "from": window.from,
         "to": window.to,
         "html": transcript::records(&window),
+        "previous": previous.map(attempt_name),
         "next": next.map(attempt_name),
     }))
 }

@@ -220,10 +220,11 @@ pub(crate) fn attempt_name((iteration, attempt): (u32, u32)) -> String {
 fn transcript_section(row: &RunRow, shown: &ShownTranscript) -> Markup {
     let name = attempt_name(shown.attempt);
     let follows = shown.attempt == shown.current;
+    let is_first = shown.attempts.first() == Some(&shown.attempt);
     html! {
         section class="transcript" aria-label="Transcript" {
             (attempt_links(row, Tab::Transcript, shown.attempt, &shown.attempts, follows))
-            button id="earlier" class="quiet" hidden[shown.window.from == 0] { "Show earlier records" }
+            button id="earlier" class="quiet" hidden[shown.window.from == 0 && is_first] { "Show earlier records" }
             div id="records" role="log" aria-live="off" tabindex="0" aria-label="Records"
                 data-run=(row.key) data-attempt=(name) data-from=(shown.window.from) data-to=(shown.window.to)
                 data-newest=(attempt_name(shown.current)) {
