@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -174,11 +175,12 @@ fn v3_permission_request_is_allowed_in_the_inbox_of_a_browser() {
     expect_no_errors(&chromium);
 }
 
-/// Forwards connections to a port, and can cut all of them.
+/// Forwards connections to a port, and can cut all of them, and refuse new ones.
 #[derive(Clone)]
 struct Proxy {
     port: u16,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    refuses: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -187,10 +189,14 @@ impl Proxy {
         let this = Self {
             port: listener.local_addr().unwrap().port(),
             open: Arc::default(),
+            refuses: Arc::default(),
         };
         let proxy = this.clone();
         std::thread::spawn(move || {
             for from in listener.incoming().flatten() {
+                if proxy.refuses.load(Ordering::SeqCst) {
+                    continue;
+                }
                 let Ok(to) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else {
                     return;
                 };
@@ -271,6 +277,47 @@ fn v5_ten_tabs_have_each_record_once_although_the_connection_is_cut() {
             .find(|(line, expected)| *line != expected);
         assert_eq!((wrong, lines.len()), (None, 2500));
     }
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn v5_page_that_connects_again_has_the_attempts_that_it_missed() {
+    let scene = Scene::new("");
+    let script = "cat >/dev/null; n=$(cat printed || echo 0); if test $n = 0; then echo ready; until test -e go; do sleep 0.01; done; fi; \
+         seq -f 'line %.0f.' $((n + 1)) $((n + 9)); echo $((n + 9)) >printed; \
+         if test $n = 27; then until test -e last; do sleep 0.01; done; fi";
+    let run = ["run", "-n", "4", "--sleep", "0", "--prompt", PROMPT];
+    let of = ["--", "sh", "-c", script];
+    let mut running = scene.rlm(&[&run[..], &of].concat()).spawn();
+    says(&mut running, "ready");
+    let browser = Browser::new(&scene, &[]);
+    let link = scene.rlm(&["view", "pair"]).run(LONG).expect_code(0).stdout;
+    let proxy = Proxy::new(browser.port);
+    let (_, port, _) = parts_of(&link);
+    let chromium = Chromium::start(&scene.sandbox, Some((port, proxy.port)));
+    chromium.open(link.trim());
+    open_run(&scene, &browser, &chromium);
+    chromium.sees("#records", "ready");
+    proxy.refuses.store(true, Ordering::SeqCst);
+    proxy.cut();
+    fs_err::write(scene.file("go"), "").unwrap();
+    // The server knows that three attempts began since then.
+    let list = || browser.page("/");
+    wait_for("the last iteration", LONG, || {
+        list().contains("4 of 4").then_some(())
+    });
+    proxy.refuses.store(false, Ordering::SeqCst);
+    chromium.sees("#records", "line 36.");
+    let text = chromium.script("return document.querySelector('#records').textContent");
+    let lines = lines_in(text.as_str().unwrap());
+    assert!(lines.iter().copied().eq(1..=36), "{lines:?}");
+    let titles = chromium.script(TITLES).to_string();
+    for name in ["Iteration 2", "Iteration 3", "Iteration 4"] {
+        assert_eq!(titles.matches(&format!("{name:?}")).count(), 1, "{titles}");
+    }
+    assert_eq!(chromium.text("#attempt"), "Iteration 4");
+    fs_err::write(scene.file("last"), "").unwrap();
+    running.wait(LONG).expect_code(0);
 }
 
 #[test]

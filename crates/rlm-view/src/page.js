@@ -196,22 +196,24 @@
     }
   }
 
-  // Appends the records up to a position that the page doesn't have yet.
+  // Appends the records up to a position that the page doesn't have yet. At the end of the attempt, returns the name of the next one, if there is one.
   async function catchUp(to) {
     while (position() < to) {
       const more = await load(records.dataset.attempt, `after=${position()}`);
-      if (more.to <= position()) return;
+      if (more.to <= position()) return more.next;
       append(() => addAfter(more.html));
       records.dataset.to = more.to;
     }
+    return null;
   }
 
   async function showRecords(message) {
     newestAttempt = message.attempt;
     if (isDetached) return;
-    if (message.attempt !== records.dataset.attempt) {
-      await catchUp(Infinity);
-      append(() => beginAttempt(message.attempt));
+    // The page may have missed whole attempts while it was not connected.
+    while (message.attempt !== records.dataset.attempt) {
+      const next = await catchUp(Infinity);
+      append(() => beginAttempt(next ?? message.attempt));
       showHeading();
     }
     if (message.to <= position()) return;
