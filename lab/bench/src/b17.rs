@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::b18;
 use crate::harness::{
     Bench, Child, Contender, Outcome, Plan, Process, Progress, Result, Role, Sample, Series, Turn,
     in_turn, now,
 };
-use crate::programs::{command_in, make_place, resident_kib, rlm_with_pages_or_skip, timed};
+use crate::programs::{
+    command_in, make_place, read_all, resident_kib, rlm_with_pages_or_skip, timed,
+};
 use crate::scripted_agent;
 
 pub(crate) const BENCH: Bench = Bench {
@@ -131,7 +132,7 @@ fn lists(place: &Place, plan: &Plan, count: usize, outcome: &mut Outcome) -> Res
         }),
         Turn::new(FILES, Role::Floor, |_| {
             let begun = Instant::now();
-            b18::read_all(&place.dir.join("work/.rlm/runs"))?;
+            read_all(&place.dir.join("work/.rlm/runs"))?;
             Ok(Some(begun.elapsed().as_secs_f64() * 1e3))
         }),
     ];

@@ -93,6 +93,19 @@ pub(crate) fn expect_success(ended: &Output) -> Result<()> {
     }
 }
 
+/// Reads all files of a directory.
+pub(crate) fn read_all(directory: &Path) -> Result<()> {
+    for entry in fs_err::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => read_all(&entry.path())?,
+            kind if kind.is_file() => drop(fs_err::read(entry.path())?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Returns the resident memory of a process in KiB, if the system reports it.
 pub(crate) fn resident_kib(pid: u32) -> Option<f64> {
     status_of(pid, "VmRSS:")

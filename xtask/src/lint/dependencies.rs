@@ -44,6 +44,8 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
             "cancellable-sleep",
             "checkpoint-store",
             "interrupt-stack",
+            "loop-state",
+            "rlm-store",
         ],
         &[],
     ),

@@ -12,7 +12,7 @@ use rlm_store::index::IndexEntry;
 use rlm_store::journal::Journal;
 use rlm_store::{Project, RunId, WorkingTreeLock};
 
-use super::{Place, copy_all};
+use super::place::{Place, copy_all};
 use crate::harness::{
     Child, MEASURED, Outcome, Plan, Process, Progress, Result, Role, Series, Turn, end_with_parent,
     in_turn, one_thread, park, pause,

@@ -8,11 +8,11 @@ use loop_state::{Effect, Head, ResumeOptions, TimedInput};
 use rlm_store::journal::Journal;
 use rlm_store::{Project, RunHead};
 
-use super::{Place, copy_all, read_all};
+use super::place::{Place, copy_all};
 use crate::harness::{
     Outcome, Plan, Progress, Result, Role, Scale, Series, Turn, in_turn, now, one_thread,
 };
-use crate::programs::timed;
+use crate::programs::{read_all, timed};
 use crate::scripted_agent;
 
 const STATUS: &str = "rlm status";
