@@ -50,6 +50,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     ("rlm-crash", &["checkpoint-store"], &[]),
+    ("rlm-fleet", &[], &[]),
     (
         "rlm-loop",
         &[

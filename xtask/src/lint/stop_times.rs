@@ -118,6 +118,10 @@ const OTHER: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "rlm-fleet",
+        &["FIRST_RETRY", "LONGEST_RETRY", "PROBE", "RECONNECT_GRACE"],
+    ),
+    (
         "rlm-store",
         &[
             "BACKGROUND_WAIT",

@@ -1,0 +1,240 @@
+//! Decides what a worker does with a run that the server delivered to it. It is separate because a delivery is no proof that the run has no owner.
+
+use std::time::Duration;
+
+use crate::Moment;
+use crate::append::AppendOutput;
+use crate::record::{LastRecord, Progress, RecordKind};
+use crate::sabotage::{self, Sabotage};
+
+/// The number of claims in a row that may complete no iteration. After them, the run is parked.
+pub const MAX_STALLED: u32 = 3;
+
+/// The time that the owner of a run has to answer a probe.
+const PROBE: Duration = Duration::from_secs(2);
+/// The time that an owner has to connect again after the server was away. A claimant whose own connection is younger sends no probe yet.
+const RECONNECT_GRACE: Duration = Duration::from_secs(3);
+
+/// Decides about one delivered run: the worker claims it, parks it, acknowledges it, or leaves it alone.
+///
+/// The claim is an append like every other, so at most one of several claimants succeeds. A claimant first asks the owner of the newest claim whether
+/// it is alive. After a restart, a server can deliver a run before the lease of its owner ends; so a claimant whose own connection is young waits
+/// until the owner can be connected again.
+///
+/// A claimant never returns a delivery that it does not use, because the server would then deliver the run again before the lease of its owner ends.
+/// It leaves the delivery alone until the server delivers the run again by itself.
+///
+/// # Examples
+///
+/// ```
+/// use rlm_fleet::{Claim, ClaimInput, ClaimOutput, ClaimRecord, LastRecord, Moment, RecordId, RecordKind};
+///
+/// let now = Moment::from_millis(60_000);
+/// let mut claim = Claim::new(Moment::from_millis(0));
+/// assert_eq!(claim.step(ClaimInput::Delivered, now), [ClaimOutput::ReadLast]);
+/// let base = LastRecord { seq: 41, id: RecordId::new(7), epoch: 0, kind: RecordKind::Base, stalled: 0 };
+/// let record = ClaimRecord { epoch: 1, kind: RecordKind::Claim, stalled: 1 };
+/// assert_eq!(claim.step(ClaimInput::Last(Some(base)), now), [ClaimOutput::Append { expect: 41, record }]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// When this worker connected to the server.
+    connected: Moment,
+    state: ClaimState,
+}
+
+/// The state of a [`Claim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ClaimState {
+    New,
+    Reading,
+    WaitingForOwner { until: Moment },
+    Probing { last: LastRecord },
+    Appending { record: ClaimRecord },
+    Decided,
+}
+
+/// The record that a claimant appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimRecord {
+    /// The epoch of the record: that of the last record, plus 1.
+    pub epoch: u64,
+    /// [`RecordKind::Claim`] or [`RecordKind::Park`].
+    pub kind: RecordKind,
+    /// The number of stalled claims up to this record; see [`RecordKind::stalled`].
+    pub stalled: u32,
+}
+
+/// An input of a [`Claim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClaimInput {
+    /// The server delivered the run.
+    Delivered,
+    /// The leader of the stream returned the last record of the run; `None` if there is no record.
+    Last(Option<LastRecord>),
+    /// The last record can't be read.
+    ReadFailed,
+    /// The probe has this result.
+    Probed(ProbeResult),
+    /// The appender of the claim returned this output.
+    Append(AppendOutput),
+    /// The lease of this delivery is lost.
+    LeaseLost,
+    /// Time passed.
+    Time,
+}
+
+/// The result of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProbeResult {
+    /// A worker answered that it owns the run. A worker must answer so from the moment at which it publishes its claim, before it knows whether the
+    /// claim is stored, until the process tree of its agent is gone, even if its lease is lost.
+    Owner {
+        /// The epoch of its claim.
+        epoch: u64,
+    },
+    /// The server reports that no worker listens for the probe.
+    NoResponders,
+    /// No answer arrived in time.
+    NoAnswer,
+}
+
+/// An action for the caller of a [`Claim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClaimOutput {
+    /// Read the last record of the run from the leader of the stream.
+    ReadLast,
+    /// Pass [`ClaimInput::Time`] at this moment.
+    WaitUntil(Moment),
+    /// Ask the owner of the run for an answer.
+    Probe {
+        /// The time that the owner has to answer.
+        within: Duration,
+    },
+    /// Append this record with a new [`Appender`](crate::Appender), and pass what it returns.
+    Append {
+        /// The sequence number that the last record of the run must have.
+        expect: u64,
+        /// The record.
+        record: ClaimRecord,
+    },
+    /// This worker owns the run: rebuild the run from the stream, and start it.
+    Own {
+        /// The epoch of the claim.
+        epoch: u64,
+        /// The sequence number of the claim in the stream.
+        seq: u64,
+    },
+    /// Acknowledge the delivery, so that the server does not deliver the run again.
+    Acknowledge,
+    /// Send nothing about the delivery. The server delivers the run again when the lease ends.
+    LeaveAlone,
+}
+
+impl Claim {
+    /// Creates the decision about a delivery to a worker that connected to the server at this moment.
+    #[must_use]
+    pub fn new(connected: Moment) -> Self {
+        let state = ClaimState::New;
+        Self { connected, state }
+    }
+
+    /// Takes one input, and returns what the caller must do now, in order. An input that does not fit the state has no effect.
+    #[must_use]
+    pub fn step(&mut self, input: ClaimInput, now: Moment) -> Vec<ClaimOutput> {
+        let output = match (self.state, input) {
+            (ClaimState::Decided, _) => return Vec::new(),
+            (_, ClaimInput::LeaseLost) if sabotage::is_on(Sabotage::ClaimAfterLoss) => {
+                return Vec::new();
+            }
+            (_, ClaimInput::LeaseLost) => self.decide(ClaimOutput::LeaveAlone),
+            (ClaimState::New, ClaimInput::Delivered) => {
+                self.state = ClaimState::Reading;
+                ClaimOutput::ReadLast
+            }
+            (ClaimState::Reading, ClaimInput::Last(last)) => self.decide_by_last(last, now),
+            (ClaimState::Reading, ClaimInput::ReadFailed) => self.decide(ClaimOutput::LeaveAlone),
+            (ClaimState::WaitingForOwner { until }, ClaimInput::Time) if now >= until => {
+                self.state = ClaimState::Reading;
+                ClaimOutput::ReadLast
+            }
+            (ClaimState::WaitingForOwner { until }, ClaimInput::Time) => {
+                ClaimOutput::WaitUntil(until)
+            }
+            (ClaimState::Probing { .. }, ClaimInput::Probed(ProbeResult::Owner { .. }))
+                if !sabotage::is_on(Sabotage::IgnoreOwner) =>
+            {
+                self.decide(ClaimOutput::LeaveAlone)
+            }
+            (ClaimState::Probing { last }, ClaimInput::Probed(_)) => self.take_over(last),
+            (ClaimState::Appending { record }, ClaimInput::Append(append)) => {
+                match (append, record.kind) {
+                    (AppendOutput::Done { .. }, RecordKind::Park) => {
+                        self.decide(ClaimOutput::Acknowledge)
+                    }
+                    (AppendOutput::Done { seq, .. }, _) => {
+                        let epoch = record.epoch;
+                        self.decide(ClaimOutput::Own { epoch, seq })
+                    }
+                    (AppendOutput::Ended(_), _) => self.decide(ClaimOutput::LeaveAlone),
+                    _ => return Vec::new(),
+                }
+            }
+            _ => return Vec::new(),
+        };
+        vec![output]
+    }
+
+    fn decide_by_last(&mut self, last: Option<LastRecord>, now: Moment) -> ClaimOutput {
+        let Some(last) = last else {
+            return self.decide(ClaimOutput::Acknowledge);
+        };
+        match last.kind {
+            RecordKind::Save(Progress::RunEnded) | RecordKind::Park
+                if !sabotage::is_on(Sabotage::ClaimEnded) =>
+            {
+                self.decide(ClaimOutput::Acknowledge)
+            }
+            RecordKind::Unknown => self.decide(ClaimOutput::LeaveAlone),
+            RecordKind::Base | RecordKind::Release | RecordKind::Unpark => self.take_over(last),
+            _ => self.ask_owner(last, now),
+        }
+    }
+
+    /// Handles a run whose newest claim can have an owner.
+    fn ask_owner(&mut self, last: LastRecord, now: Moment) -> ClaimOutput {
+        let until = self.connected + RECONNECT_GRACE;
+        if sabotage::is_on(Sabotage::SkipProbe) {
+            return self.take_over(last);
+        }
+        if now < until && !sabotage::is_on(Sabotage::SkipGrace) {
+            self.state = ClaimState::WaitingForOwner { until };
+            return ClaimOutput::WaitUntil(until);
+        }
+        self.state = ClaimState::Probing { last };
+        ClaimOutput::Probe { within: PROBE }
+    }
+
+    fn take_over(&mut self, last: LastRecord) -> ClaimOutput {
+        let is_poison = last.stalled >= MAX_STALLED && !sabotage::is_on(Sabotage::SkipPoison);
+        let kind = match is_poison {
+            true => RecordKind::Park,
+            false => RecordKind::Claim,
+        };
+        let record = ClaimRecord {
+            epoch: last.epoch.saturating_add(1),
+            kind,
+            stalled: kind.stalled(last.stalled),
+        };
+        self.state = ClaimState::Appending { record };
+        ClaimOutput::Append {
+            expect: last.seq,
+            record,
+        }
+    }
+
+    fn decide(&mut self, output: ClaimOutput) -> ClaimOutput {
+        self.state = ClaimState::Decided;
+        output
+    }
+}

@@ -1,0 +1,64 @@
+//! Mistakes that a test can switch on, one at a time, to show that the explorations detect each of them.
+//!
+//! Outside of the tests of this crate, none of this is in the program: `is_on` is then a constant. A switch affects only the thread that sets it.
+
+/// One mistake that a decision could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sabotage {
+    /// A publish that was refused counts as fenced, without a read of the last record.
+    FenceWithoutReadBack,
+    /// A publish without an answer counts as stored.
+    TrustLostAnswer,
+    /// A refused append is repeated after the record of the other owner.
+    FollowOtherOwner,
+    /// An appender that was fenced appends the next record.
+    AppendAfterFence,
+    /// Answers to earlier calls are taken for answers to the present one.
+    TakeOldAnswers,
+    /// A lost lease is held again after the answer to a renewal.
+    ReviveLease,
+    /// The agent is killed only when the lease ends.
+    KillAtLeaseEnd,
+    /// A lease counts from the answer to a renewal, not from its sending.
+    CountFromAnswer,
+    /// A claimant does not wait until the owner can be connected again.
+    SkipGrace,
+    /// A claimant sends no probe.
+    SkipProbe,
+    /// A claimant takes the run from an owner that answers.
+    IgnoreOwner,
+    /// A run is claimed however many claims stalled.
+    SkipPoison,
+    /// A worker continues its claim after it lost the lease.
+    ClaimAfterLoss,
+    /// A parked or ended run is claimed.
+    ClaimEnded,
+    /// A run is released before its processes are gone.
+    ReleaseTooEarly,
+}
+
+#[cfg(test)]
+thread_local! {
+    static NOW: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
+}
+
+/// Returns whether the current thread makes this mistake.
+#[cfg(test)]
+pub(crate) fn is_on(mistake: Sabotage) -> bool {
+    NOW.get() == Some(mistake)
+}
+
+/// Returns whether the current thread makes this mistake; outside of tests, no thread does.
+#[cfg(not(test))]
+pub(crate) const fn is_on(_: Sabotage) -> bool {
+    false
+}
+
+/// Calls `work` while the current thread makes this mistake.
+#[cfg(test)]
+pub(crate) fn with<T>(mistake: Option<Sabotage>, work: impl FnOnce() -> T) -> T {
+    NOW.set(mistake);
+    let result = work();
+    NOW.set(None);
+    result
+}

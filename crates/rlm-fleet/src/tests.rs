@@ -1,0 +1,8 @@
+//! Tests of the decisions: explorations of all short histories, properties, and single steps.
+
+mod appends;
+mod explore;
+mod handovers;
+mod leases;
+mod owners;
+mod takeover;
