@@ -147,7 +147,7 @@ fn times(timeline: &Timeline, groups: &[Group]) -> Markup {
         text: format!("{}: {}", group.name, format_duration(group.longest)),
     };
     let of_groups = match groups.len() < all.len() {
-        true => " Each bar is the longest one of a group of attempts.",
+        true => " Each bar is the longest attempt of its group.",
         false => "",
     };
     let text = format!(

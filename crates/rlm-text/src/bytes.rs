@@ -42,8 +42,8 @@ pub fn show(bytes: u64) -> String {
     match bytes {
         1 => "1 byte".to_owned(),
         0..1000 => format!("{bytes} bytes"),
-        1000..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
-        1_000_000..1_000_000_000 => format!("{} MB", tenths(1_000_000)),
+        1000..=999_000 => format!("{} kB", bytes.div_ceil(1000)),
+        999_001..=999_900_000 => format!("{} MB", tenths(1_000_000)),
         _ => format!("{} GB", tenths(1_000_000_000)),
     }
 }

@@ -241,8 +241,10 @@ fn patches(
         let paths: Vec<String> = left.iter().flat_map(|file| pathspecs(file)).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         text = match patch_of(&paths) {
-            Err(GitError::Failed(_) | GitError::NotRun(_)) => return Ok(patch),
-            text => text?,
+            Err(GitError::Stopped) => return Err(GitError::Stopped),
+            // The patches that are known already are better than none.
+            Err(_) => return Ok(patch),
+            Ok(text) => text,
         };
     }
 }
@@ -564,21 +566,21 @@ mod tests {
     }
 
     #[test]
-    fn stop_and_time_limit_of_git_end_the_search_for_patches() {
+    fn only_a_stop_loses_the_patches_that_are_known() {
         let files = [file(1), file(2)];
         let begun = || GitText {
             text: String::new(),
             is_cut: true,
         };
+        let stopped = |_: &[&str]| Err(GitError::Stopped);
+        assert!(patches(&stopped, &files, begun(), &|| true).is_err());
         for end in [
-            || GitError::Stopped,
             || GitError::TimedOut(Default::default()),
+            || GitError::Failed("no".into()),
         ] {
-            let error = patches(&|_| Err(end()), &files, begun(), &|| true).unwrap_err();
-            assert_eq!(error.to_string(), end().to_string());
+            let known = patches(&|_| Err(end()), &files, begun(), &|| true);
+            assert_eq!(known.unwrap(), "");
         }
-        let failed = |_: &[&str]| Err(GitError::Failed("no".into()));
-        assert_eq!(patches(&failed, &files, begun(), &|| true).unwrap(), "");
     }
 
     #[test]
