@@ -66,7 +66,10 @@ pub(crate) fn read(runs: &Runs, row: &RunRow, wanted: Option<(u32, u32)>) -> Opt
         _ => None,
     };
     let is_running = row.state.is_live() && attempt == newest;
-    let of_commits = commits.as_ref().map(|it| of_commits(&project, it));
+    let of_commits = match &recorded {
+        Recorded::Text(_) => None,
+        _ => commits.as_ref().map(|it| of_commits(&project, it)),
+    };
     let found = match (recorded, of_commits) {
         (Recorded::Text(text), _) => FoundChanges::Text(text),
         (Recorded::Shortened(text), None | Some(FoundChanges::Unknown(_))) => {

@@ -95,6 +95,9 @@
 
   const records = byId("records");
   const MAX_RECORDS = 3000;
+  // The requests for what a page missed; more would delay what a person wants to see.
+  const MAX_MISSED = 20;
+  const MISSED_TOO_MUCH = new Error("the page missed too much");
   let queue = Promise.resolve();
   let newestAttempt = records?.dataset.newest;
   // Whether the page was loaded with the newest attempt. Its heading names the newest attempt.
@@ -197,8 +200,10 @@
   }
 
   // Appends the records up to a position that the page doesn't have yet. At the end of the attempt, returns the name of the next one, if there is one.
-  async function catchUp(to) {
+  // Returns the next attempt, or null. Fails after too many loads: then a person decides which records to read.
+  async function catchUp(to, loads) {
     while (position() < to) {
+      if (loads.left-- === 0) throw MISSED_TOO_MUCH;
       const more = await load(records.dataset.attempt, `after=${position()}`);
       if (more.to <= position()) return more.next;
       append(() => addAfter(more.html));
@@ -210,9 +215,10 @@
   async function showRecords(message) {
     newestAttempt = message.attempt;
     if (isDetached) return;
+    const loads = { left: MAX_MISSED };
     // The page may have missed whole attempts while it was not connected.
     while (message.attempt !== records.dataset.attempt) {
-      const next = await catchUp(Infinity);
+      const next = await catchUp(Infinity, loads);
       append(() => beginAttempt(next ?? message.attempt));
       showHeading();
     }
@@ -221,7 +227,7 @@
       append(() => addAfter(message.html));
       records.dataset.to = message.to;
     } else {
-      await catchUp(message.to);
+      await catchUp(message.to, loads);
     }
   }
 
@@ -263,7 +269,10 @@
       keepInPlace(records.lastElementChild, () => beginAttempt(after.next));
     }
     // At the end of the newest attempt, the page follows the run again.
-    if (records.dataset.attempt === newestAttempt) detach(false);
+    if (records.dataset.attempt === newestAttempt) {
+      detach(false);
+      isAtEnd = records.scrollHeight - records.scrollTop - records.clientHeight < 40;
+    }
     return false;
   }
 
@@ -424,7 +433,10 @@
     // The first transcript of a run has no place on a page that was loaded before it.
     if (message.records && !records) location.reload();
     if (message.records && records) {
-      queue = queue.then(() => showRecords(message.records)).catch(() => {});
+      queue = queue.then(() => showRecords(message.records)).catch((error) => {
+        // Scrolling, or "Newest records", loads what is missing. After a failed request, the next message tries again.
+        if (error === MISSED_TOO_MUCH) detach(true);
+      });
     }
   }
 

@@ -109,7 +109,9 @@ impl Tab {
 pub(crate) fn version(row: &RunRow, of: Tab) -> String {
     let step = match row.step {
         StepKind::Turn | StepKind::Interrupted => "turn",
-        _ => "later",
+        // The run adds the changes of the iteration at the end of this step.
+        StepKind::Other => "ending",
+        StepKind::Review | StepKind::Paused | StepKind::Waiting => "later",
     };
     let state = match row.state.is_live() {
         true => "live",
