@@ -938,14 +938,15 @@ fn exploration_finds_each_broken_rule_of_an_owner() {
 
 #[test]
 fn exploration_finds_each_broken_rule_of_a_worker() {
-    let mut setups = vec![Setup::ReturnUnused];
+    let mut setups = vec![
+        Setup::CountFromDelivery,
+        Setup::SlowKill,
+        Setup::SilentWhileKilling,
+        Setup::SilentWhileClaiming,
+    ];
+    // It breaks the invariant after more states than the four above together.
     if is_nightly() {
-        setups.extend([
-            Setup::CountFromDelivery,
-            Setup::SlowKill,
-            Setup::SilentWhileKilling,
-            Setup::SilentWhileClaiming,
-        ]);
+        setups.push(Setup::ReturnUnused);
     }
     for setup in setups {
         let found = explored(setup, RecordKind::Base, 0).expect_err(&format!("{setup:?}"));
