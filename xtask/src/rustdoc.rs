@@ -1,13 +1,18 @@
 //! A stand-in for rustdoc, for the stage `doctests`: when cargo runs the examples of a library, it also builds the documentation of the library.
 //! rustdoc then reads the libraries that the stage `build` compiled. `cargo doc` would compile all of them once more for rustdoc alone.
+//! If neither the library nor what it uses changed since both passed, it does nothing, and prints what it printed then.
 
-use std::env;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::{env, io};
 
-use crate::command;
+use fs_err as fs;
+
+use crate::command::{self, Show};
+use crate::test::unchanged;
 
 /// The variable with the real rustdoc. Cargo and its stand-ins have it.
 const REAL: &str = "XTASK_RUSTDOC";
@@ -40,6 +45,15 @@ pub(crate) fn run_if_stand_in() -> Option<ExitCode> {
     let real = env::var_os(REAL)?;
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let directory = env::var_os(DIRECTORY).unwrap_or_default();
+    let inputs = Inputs::of(&arguments);
+    let state = || inputs.as_ref()?.state(&real, &arguments).ok();
+    let before = state();
+    let passed = { inputs.as_ref() }.map(|it| Path::new(&directory).join("passed").join(&it.name));
+    let earlier = passed.as_deref().and_then(|it| Passed::read(it).ok());
+    if let Some(earlier) = earlier.filter(|it| Some(&it.state) == before.as_ref()) {
+        print!("{}", earlier.printed);
+        return Some(ExitCode::SUCCESS);
+    }
     let rustdoc = || {
         let mut rustdoc = Command::new(&real);
         rustdoc.env_remove(REAL).env_remove(DIRECTORY);
@@ -51,21 +65,97 @@ pub(crate) fn run_if_stand_in() -> Option<ExitCode> {
         // Private items have links too. rustdoc still reports a public page that links to a private item.
         rustdoc.args(["--document-private-items", "-Dwarnings", "--out-dir"]);
         rustdoc.arg(&directory);
-        std::thread::spawn(move || command::finish(&mut rustdoc, command::Show::Never))
+        std::thread::spawn(move || command::finish(&mut rustdoc, Show::Never))
     });
-    let tests = rustdoc().args(&arguments).status();
-    let mut success = tests.is_ok_and(|status| status.success());
-    if let Some(ended) = documentation.map(|it| it.join().expect("a command does not panic")) {
-        success &= ended.success;
-        if !ended.success {
-            let _closed = std::io::stderr().write_all(ended.output.as_bytes());
-        }
+    let Some(documentation) = documentation else {
+        let status = rustdoc().args(&arguments).status();
+        return Some(exit_code(status.is_ok_and(|status| status.success())));
+    };
+    let tests = command::finish(rustdoc().args(&arguments), Show::AsItComes);
+    let documentation = documentation.join().expect("a command does not panic");
+    if !documentation.success {
+        let _closed = std::io::stderr().write_all(documentation.output.as_bytes());
     }
-    Some(if success {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let success = tests.success && documentation.success;
+    // What changed in between was not tested.
+    if let (true, Some(state), Some(passed)) = (success && before == state(), before, passed) {
+        let printed = tests.stdout;
+        // Without the file, the next run tests it again.
+        let _full = Passed { state, printed }.write(&passed);
+    }
+    Some(exit_code(success))
+}
+
+fn exit_code(success: bool) -> ExitCode {
+    match success {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// What the examples of a library depend on.
+#[derive(Debug, PartialEq, Eq)]
+struct Inputs {
+    name: String,
+    package: PathBuf,
+    /// The compiled library, and those that it uses.
+    libraries: BTreeSet<PathBuf>,
+}
+
+impl Inputs {
+    /// Reads the arguments with which cargo runs examples. `None` for other arguments.
+    fn of(arguments: &[OsString]) -> Option<Self> {
+        let arguments: Vec<&str> = arguments
+            .iter()
+            .map(|it| it.to_str())
+            .collect::<Option<_>>()?;
+        let values = |option: &str| {
+            let pairs = arguments.windows(2).filter(move |pair| pair[0] == option);
+            pairs.map(|pair| pair[1]).collect::<Vec<_>>()
+        };
+        let libraries = values("--extern").into_iter();
+        let libraries = libraries.filter_map(|it| Some(it.split_once('=')?.1.into()));
+        Some(Self {
+            name: (*values("--crate-name").first()?).to_owned(),
+            package: PathBuf::from(values("--test-run-directory").first()?),
+            libraries: libraries.collect(),
+        })
+    }
+
+    /// Describes all that could change a result.
+    fn state(&self, rustdoc: &OsStr, arguments: &[OsString]) -> io::Result<String> {
+        let mut files = self.libraries.clone();
+        files.insert(rustdoc.into());
+        let files = unchanged::state_of(&self.package, files)?;
+        Ok(format!("{files}\n{arguments:?}"))
+    }
+}
+
+/// The result of examples that passed.
+#[derive(Debug)]
+struct Passed {
+    state: String,
+    printed: String,
+}
+
+/// Stands between the two parts of a saved result.
+const PRINTED: &str = "\n-- printed\n";
+
+impl Passed {
+    fn read(file: &Path) -> io::Result<Self> {
+        let text = fs::read_to_string(file)?;
+        let parts = text.split_once(PRINTED);
+        let (state, printed) = parts.ok_or_else(|| io::Error::other("no result"))?;
+        Ok(Self {
+            state: state.to_owned(),
+            printed: printed.to_owned(),
+        })
+    }
+
+    fn write(&self, file: &Path) -> io::Result<()> {
+        fs::create_dir_all(file.parent().unwrap_or(file))?;
+        fs::write(file, format!("{}{PRINTED}{}", self.state, self.printed))
+    }
 }
 
 /// Returns the arguments that document a library, from those that run its examples. `None` if they run no examples: cargo asks for the version.
@@ -102,5 +192,60 @@ mod tests {
             ))
         );
         assert_eq!(documentation(&words("--version --verbose")), None);
+    }
+
+    #[test]
+    fn result_holds_until_the_package_a_library_or_an_argument_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        fs::create_dir(file("a")).unwrap();
+        for name in ["a/lib.rs", "b.rlib", "rustdoc"] {
+            fs::write(file(name), "").unwrap();
+        }
+        let external = format!("b={}", file("b.rlib").display());
+        let package = file("a").display().to_string();
+        let words = |edition: &str| {
+            let words = [
+                "--crate-name",
+                "a",
+                "--test",
+                edition,
+                "--extern",
+                &external,
+            ];
+            let words = words.into_iter().chain(["--test-run-directory", &package]);
+            words.map(OsString::from).collect::<Vec<_>>()
+        };
+        let state = |words: &[OsString]| {
+            let inputs = Inputs::of(words).unwrap();
+            inputs.state(file("rustdoc").as_os_str(), words).unwrap()
+        };
+        let first = state(&words("2024"));
+        assert_eq!(state(&words("2024")), first);
+        assert_ne!(state(&words("2021")), first);
+        for name in ["a/lib.rs", "b.rlib", "rustdoc"] {
+            let before = state(&words("2024"));
+            fs::write(file(name), name).unwrap();
+            assert_ne!(state(&words("2024")), before, "{name}");
+        }
+        fs::remove_file(file("b.rlib")).unwrap();
+        let inputs = Inputs::of(&words("2024")).unwrap();
+        assert!(inputs.state(OsStr::new("rustdoc"), &[]).is_err());
+        assert_eq!(Inputs::of(&["--version".into()]), None);
+    }
+
+    #[test]
+    fn saved_result_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("passed/a");
+        let (state, printed) = ("x 1\ny 2".to_owned(), "ok\n\nall ran\n".to_owned());
+        Passed { state, printed }.write(&file).unwrap();
+        let read = Passed::read(&file).unwrap();
+        assert_eq!(
+            (&*read.state, &*read.printed),
+            ("x 1\ny 2", "ok\n\nall ran\n")
+        );
+        fs::write(&file, "x 1\ny 2").unwrap();
+        assert!(Passed::read(&file).is_err());
     }
 }

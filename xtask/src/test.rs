@@ -1,7 +1,7 @@
 //! Runs all tests: nextest if it is installed, and the doctests always. A test that skipped itself counts as a skip, by name. An ignored test doesn't
 //! count: it is a part of another test, or a tool.
 
-mod unchanged;
+pub(crate) mod unchanged;
 
 use std::collections::BTreeSet;
 use std::io;

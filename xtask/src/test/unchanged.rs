@@ -1,4 +1,5 @@
-//! Test binaries that did not change since all their tests passed: `ci` takes their results from that run. A clean clone has no results.
+//! Test binaries that did not change since all their tests passed: `ci` takes their results from that run, and `rustdoc` does so for the examples of a
+//! library. A clean clone has no results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -129,18 +130,23 @@ fn states(root: &Path, list: &str) -> Option<BTreeMap<String, String>> {
         for program in programs.into_iter().flatten() {
             files.insert(target.join(program["path"].as_str()?));
         }
-        add_files(Path::new(folder), &mut files).ok()?;
-        let described = files
-            .iter()
-            .map(|file| describe(file))
-            .collect::<io::Result<Vec<_>>>();
-        let variables = VARIABLES.map(|name| format!("{name}={:?}", env::var_os(name)));
-        Some((
-            name.clone(),
-            format!("{}\n{}", described.ok()?.join("\n"), variables.join("\n")),
-        ))
+        let state = state_of(Path::new(folder), files).ok()?;
+        Some((name.clone(), state))
     });
     Some(states.collect())
+}
+
+/// Describes all files of a package, other files, and the variables that change what a test does.
+pub(crate) fn state_of(package: &Path, mut files: BTreeSet<PathBuf>) -> io::Result<String> {
+    add_files(package, &mut files)?;
+    let described = files.iter().map(|file| describe(file));
+    let described = described.collect::<io::Result<Vec<_>>>()?;
+    let variables = VARIABLES.map(|name| format!("{name}={:?}", env::var_os(name)));
+    Ok(format!(
+        "{}\n{}",
+        described.join("\n"),
+        variables.join("\n")
+    ))
 }
 
 fn add_files(folder: &Path, files: &mut BTreeSet<PathBuf>) -> io::Result<()> {
