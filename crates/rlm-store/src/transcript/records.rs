@@ -226,9 +226,9 @@ impl Records {
 #[must_use]
 pub fn sorted_by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
     let began = |(_, _, path): &(u32, u32, PathBuf)| {
-        let began = Records::open(path).ok().and_then(|mut it| it.next()?.ok());
-        // An empty transcript has just begun.
-        (began.is_none(), began.map(|it| it.at))
+        let first = Records::open(path).ok().and_then(|mut it| it.next()?.ok());
+        // The file of a transcript without a record has not changed since it began.
+        first.map(|it| it.at).or_else(|| changed(path))
     };
     let numberings = numberings(&all, began);
     all.sort_by_key(|(iteration, attempt, _)| {
@@ -236,6 +236,13 @@ pub fn sorted_by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBu
         (numbering, *iteration, *attempt)
     });
     all
+}
+
+/// Returns when a file was changed last.
+fn changed(path: &Path) -> Option<Timestamp> {
+    let changed = fs_err::metadata(path).ok()?.modified().ok()?;
+    let since_epoch = changed.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(Timestamp::from_millis(since_epoch.as_millis() as u64))
 }
 
 /// Returns the first attempt number of each numbering but the first, in ascending order. `began` returns when an attempt began.
@@ -341,6 +348,36 @@ mod tests {
         fs_err::write(list::packed(&path), &packed[..packed.len() / 2]).unwrap();
         let read: Vec<_> = Records::open(&path).unwrap().collect();
         assert!(read.last().unwrap().is_err());
+    }
+
+    #[test]
+    fn empty_transcript_keeps_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)];
+        let all: Vec<_> = { names.iter().zip(1u64..) }
+            .map(|(&(iteration, attempt), second)| {
+                let path = list::path(dir.path(), iteration, attempt);
+                fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+                let line = format!(
+                    "{{\"at\":{},\"kind\":\"stdout\",\"text\":\"\"}}\n",
+                    second * 1000
+                );
+                // Its attempt ended before the first record.
+                let text = if (iteration, attempt) == (3, 1) {
+                    ""
+                } else {
+                    &line
+                };
+                fs_err::write(&path, text).unwrap();
+                let file = File::options().append(true).open(&path).unwrap();
+                let began = std::time::UNIX_EPOCH + std::time::Duration::from_secs(second);
+                file.set_modified(began).unwrap();
+                (iteration, attempt, path)
+            })
+            .collect();
+        let mut sorted = all.clone();
+        sorted.sort();
+        assert_eq!(sorted_by_age(sorted), all);
     }
 
     proptest! {

@@ -13,7 +13,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Consecutive records of a transcript.
 ///
-/// A position is an offset in bytes in the uncompressed file. The writer only appends, so a position never changes.
+/// A position is an offset in bytes in the uncompressed file. The writer only appends, so a position stays the same until a run reduces its old transcripts: a page that shows one then has gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranscriptWindow {
     /// The position of the first record.
