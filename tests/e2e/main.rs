@@ -106,6 +106,7 @@ mod ulimits;
 mod view;
 mod view_attacks;
 mod view_pages;
+mod view_remote;
 mod view_run;
 mod working_tree_lock;
 mod worktree_result;

@@ -90,19 +90,18 @@ impl HttpRequest {
     /// An error if the server doesn't respond, or closes the connection without a response.
     pub fn send(&self) -> io::Result<HttpResponse> {
         let this = self.clone().header("connection", "close");
-        let mut from = this.open()?;
-        let (status, headers) = head(&mut from)?;
-        let mut body = Vec::new();
-        let length = headers.iter().find(|(name, _)| name == "content-length");
-        match length.and_then(|(_, length)| length.parse().ok()) {
-            Some(length) => drop(from.take(length).read_to_end(&mut body)?),
-            None => drop(from.read_to_end(&mut body)?),
-        }
-        Ok(HttpResponse {
-            status,
-            headers,
-            body: String::from_utf8_lossy(&body).into_owned(),
-        })
+        response(this.open()?)
+    }
+
+    /// Sends the request over a connection, and reads the whole response.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub fn send_over(&self, mut stream: impl Read + Write) -> io::Result<HttpResponse> {
+        let this = self.clone().header("connection", "close");
+        stream.write_all(&this.bytes())?;
+        response(BufReader::new(stream))
     }
 
     /// Sends the request, and returns the connection.
@@ -130,6 +129,21 @@ impl HttpRequest {
             (status, _) => Err(io::Error::other(format!("status {status}"))),
         }
     }
+}
+
+fn response(mut from: impl BufRead) -> io::Result<HttpResponse> {
+    let (status, headers) = head(&mut from)?;
+    let mut body = Vec::new();
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    match length.and_then(|(_, length)| length.parse().ok()) {
+        Some(length) => drop(from.take(length).read_to_end(&mut body)?),
+        None => drop(from.read_to_end(&mut body)?),
+    }
+    Ok(HttpResponse {
+        status,
+        headers,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }
 
 /// Reads the status and the headers.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
+use crate::access::Password;
 use crate::export::MAX_EXPORTS;
 use crate::login::{Logins, Role, Secret, Session};
 use crate::origin::PageOrigin;
@@ -15,7 +16,9 @@ pub(crate) struct App {
     pub(crate) origin: PageOrigin,
     logins: Mutex<Logins>,
     /// The role that a session has at most.
-    most: Role,
+    pub(crate) most: Role,
+    /// What browsers can log in with, besides a link.
+    pub(crate) password: Option<Password>,
     /// One permit for each export that may run now.
     pub(crate) exports: Arc<Semaphore>,
 }
@@ -34,12 +37,18 @@ pub(crate) fn new_secret() -> std::io::Result<Secret> {
 }
 
 impl App {
-    pub(crate) fn new(runs: Arc<Runs>, origin: PageOrigin, most: Role) -> Self {
+    pub(crate) fn new(
+        runs: Arc<Runs>,
+        origin: PageOrigin,
+        most: Role,
+        password: Option<Password>,
+    ) -> Self {
         Self {
             runs,
             origin,
             logins: Mutex::default(),
             most,
+            password,
             exports: Arc::new(Semaphore::new(MAX_EXPORTS)),
         }
     }

@@ -1,10 +1,10 @@
 //! The connections of the server: how many there are, and which are dropped first.
 
 use std::collections::VecDeque;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use axum::Router;
 use axum::extract::Request;
@@ -13,11 +13,14 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rlm_store::deadline::sleep_until;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
 
-/// The time in which the header of a request must arrive.
+/// The time in which a connection is encrypted, and in which the header of a request must arrive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -132,8 +135,27 @@ async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
     Ok(accepted?.0)
 }
 
+/// What happens to a connection first.
+#[derive(Clone)]
+pub(crate) enum Acceptor {
+    Plain,
+    Encrypted(TlsAcceptor),
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acceptor").finish_non_exhaustive()
+    }
+}
+
+impl Acceptor {
+    pub(crate) fn encrypting(config: Arc<ServerConfig>) -> Self {
+        Self::Encrypted(config.into())
+    }
+}
+
 /// Serves connections until the future is dropped.
-pub(crate) async fn serve(listeners: Vec<TcpListener>, router: Router) {
+pub(crate) async fn serve(listeners: Vec<TcpListener>, acceptor: Acceptor, router: Router) {
     let connections = Arc::new(Mutex::new(Connections::default()));
     let _end = EndAll(Arc::clone(&connections));
     loop {
@@ -152,17 +174,38 @@ pub(crate) async fn serve(listeners: Vec<TcpListener>, router: Router) {
             }
         };
         let number = connection.number;
-        let router = router.clone();
+        let (acceptor, router) = (acceptor.clone(), router.clone());
         // While this holds the lock, the task can't remove itself from the list before it is in there.
         let mut all = connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let task = tokio::spawn(serve_connection(stream, router, OpenConnection(connection)));
+        let task = tokio::spawn(accepted(
+            stream,
+            acceptor,
+            router,
+            OpenConnection(connection),
+        ));
         all.unknown.push_back((number, task.abort_handle()));
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, open: OpenConnection) {
+/// Encrypts a connection if necessary, and serves it.
+async fn accepted(stream: TcpStream, acceptor: Acceptor, router: Router, open: OpenConnection) {
     // Small messages must not wait for more.
     let _delayed = stream.set_nodelay(true);
+    match acceptor {
+        Acceptor::Plain => serve_connection(stream, router, open).await,
+        Acceptor::Encrypted(acceptor) => {
+            // A peer that doesn't speak TLS, or is too slow, gets no answer.
+            if let Ok(Ok(stream)) = timeout(HEADER_TIMEOUT, acceptor.accept(stream)).await {
+                serve_connection(stream, router, open).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection<S>(stream: S, router: Router, open: OpenConnection)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let router = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(open.0.clone());

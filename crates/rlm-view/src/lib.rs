@@ -8,11 +8,13 @@
 //! name, refuses requests from other sites, and shows nothing without a login by a one-time link. Everything that an agent wrote is escaped, and the
 //! content security policy allows no script but the page's own.
 //!
-//! Modules in reading order: `origin` (which requests can come from the page) and `login` (links and sessions) are pure. `program` is what the caller
+//! Modules in reading order: `origin` (which requests can come from the page) and `login` (links, the password and sessions) are pure. `access` decides
+//! how browsers reach the server, and what that requires. `program` is what the caller
 //! provides. `row` contains the facts about one run, `runs` finds all runs, `attempts` the attempts of one, `iteration_changes` finds the files that an iteration changed, and `parsed_changes` splits their text. `pages` renders, `actions` sends a person's
 //! requests, `export` downloads a run, and `stream` sends changes to open pages. `app` is the state that all requests share, `routes` answers requests, `connections` limits
 //! connections, and `socket` lets other commands ask for a login link.
 
+mod access;
 mod actions;
 mod app;
 mod attempts;
@@ -31,15 +33,18 @@ mod socket;
 mod stream;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use access::{Access, Encryption, PublicUrl};
 pub use login::Role;
 pub use program::{AgentChoice, CommandResult, Program, RunTexts};
 pub use socket::RunningView;
 
+use access::Kind;
 use app::App;
+use connections::Acceptor;
 use origin::PageOrigin;
 use runs::Runs;
 use socket::ViewSocket;
@@ -49,15 +54,21 @@ use tokio::net::TcpListener;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// The address is not that of this machine.
+    /// The address is not that of this machine, and nothing encrypts.
     #[error(
-        "`{0}` is not 127.0.0.1: the page has no encryption, so it listens on this machine only; from another machine, connect with: ssh -L {port}:127.0.0.1:{port} HOST",
+        "`{0}` is not 127.0.0.1, and nothing encrypts the page there; from another machine, connect with: ssh -L {port}:127.0.0.1:{port} HOST",
         port = .0.port()
     )]
     NotLocalhost(SocketAddr),
+    /// The page is encrypted, and nothing says under which name browsers find it.
+    #[error("the address of the page for browsers is missing, such as https://runs.example:8443")]
+    NoUrl,
+    /// A certificate, a key or a password can't be used.
+    #[error("can't use `{path}`: {1}", path = .0.display())]
+    File(PathBuf, String),
     /// The port can't be used.
-    #[error("can't listen on port {0} of this machine: {1}")]
-    Listen(u16, io::Error),
+    #[error("can't listen on {0}: {1}")]
+    Listen(SocketAddr, io::Error),
     /// Another process serves the page.
     #[error("another process serves the page already")]
     Running,
@@ -73,6 +84,7 @@ pub enum ViewError {
 #[derive(Debug)]
 pub struct ViewServer {
     listeners: Vec<TcpListener>,
+    acceptor: Acceptor,
     socket: ViewSocket,
     logins: ViewLogins,
 }
@@ -82,42 +94,69 @@ pub struct ViewServer {
 pub struct ViewLogins(Arc<App>);
 
 impl ViewServer {
-    /// Listens on a port of 127.0.0.1 and ::1, and on a socket in `directory`, which only this user may enter. `address` is one of these two addresses.
-    /// Port 0 selects a free port. No session allows more than `most`. Must be called in a tokio runtime.
+    /// Listens for browsers as `access` says, and on a socket in `directory`, which only this user may enter. No session allows more than `most`. Must be
+    /// called in a tokio runtime.
     ///
     /// # Errors
     ///
-    /// [`ViewError::NotLocalhost`] for any other address, [`ViewError::Listen`] if the port can't be used,
-    /// [`ViewError::Running`] if another process has the socket.
+    /// [`ViewError::Listen`] if the port can't be used, [`ViewError::Running`] if another process has the socket.
     pub async fn bind(
-        address: SocketAddr,
+        access: Access,
         directory: &Path,
         most: Role,
         program: Arc<dyn Program>,
     ) -> Result<Self, ViewError> {
-        let localhost = [
-            IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ];
-        if !localhost.contains(&address.ip()) {
-            return Err(ViewError::NotLocalhost(address));
-        }
         let socket = ViewSocket::bind(directory)?;
-        let listen = |e| ViewError::Listen(address.port(), e);
-        let (listeners, port) = connections::bind(address.port()).await.map_err(listen)?;
-        // Cookies don't depend on the port: on a fixed name, a server of another user would get ours.
-        let name: String = { app::new_secret().map_err(ViewError::Random)? }
-            .text()
-            .chars()
-            .take(16)
-            .collect();
-        let origin = PageOrigin::new("http", format!("{name}.localhost:{port}"));
-        let app = App::new(Runs::new(program), origin, most);
+        let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let local = async |port| {
+            let bound = connections::bind(port).await;
+            bound.map_err(|e| ViewError::Listen(here(port), e))
+        };
+        let (listeners, acceptor, origin, password) = match access.0 {
+            Kind::ThisMachine { port } => {
+                let (listeners, port) = local(port).await?;
+                // Cookies don't depend on the port: on a fixed name, a server of another user would get ours.
+                let name = app::new_secret().map_err(ViewError::Random)?.text();
+                let host = format!("{}.localhost:{port}", &name[..16]);
+                let origin = PageOrigin::ThisMachine { host };
+                (listeners, Acceptor::Plain, origin, None)
+            }
+            Kind::Proxy { port, url } => {
+                let (listeners, _) = local(port).await?;
+                let origin = PageOrigin::Public { host: url.host };
+                (listeners, Acceptor::Plain, origin, None)
+            }
+            Kind::Encrypted {
+                address,
+                url,
+                encryption,
+            } => {
+                let listener = TcpListener::bind(address).await;
+                let listener = listener.map_err(|e| ViewError::Listen(address, e))?;
+                let origin = PageOrigin::Public { host: url.host };
+                let acceptor = Acceptor::encrypting(encryption.config);
+                (vec![listener], acceptor, origin, Some(encryption.password))
+            }
+        };
+        let app = App::new(Runs::new(program), origin, most, password);
         Ok(Self {
             listeners,
+            acceptor,
             socket,
             logins: ViewLogins(Arc::new(app)),
         })
+    }
+
+    /// Returns the address that the server listens on.
+    ///
+    /// # Errors
+    ///
+    /// An error if the system can't tell it.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        let first = self.listeners.first();
+        first
+            .ok_or_else(|| io::Error::other("no listener"))?
+            .local_addr()
     }
 
     /// Returns the logins.
@@ -131,7 +170,7 @@ impl ViewServer {
         let app = self.logins.0;
         tokio::join!(
             Arc::clone(&app.runs).keep_fresh(),
-            connections::serve(self.listeners, routes::router(&app)),
+            connections::serve(self.listeners, self.acceptor, routes::router(&app)),
             self.socket.serve(&app)
         );
     }

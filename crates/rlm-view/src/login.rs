@@ -1,9 +1,12 @@
-//! The logins of the page: one-time links, the sessions that they begin, and the limit of wrong attempts. No I/O; time and randomness are arguments.
+//! The logins of the page: one-time links, the password, the sessions that both begin, and the limit of wrong attempts. No I/O; time and randomness
+//! are arguments.
 
 use std::time::Duration;
 
 use loop_state::Timestamp;
 use subtle::ConstantTimeEq as _;
+
+use crate::access::Password;
 
 /// The time in which a link can be used.
 pub(crate) const LINK_LIFE: Duration = Duration::from_secs(5 * 60);
@@ -99,11 +102,13 @@ impl Session {
     }
 }
 
-/// Why a link was not accepted.
+/// Why a link or a password was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginError {
     /// The link was used, is too old, or never existed.
     Unknown,
+    /// The password is wrong, or this server has none.
+    WrongPassword,
     /// There were too many wrong attempts.
     TooMany,
 }
@@ -143,18 +148,45 @@ impl Logins {
         let Some(found) = found else {
             return Err(self.count_wrong(now));
         };
+        let role = self.links.remove(found).role;
+        Ok(self.begin(role, new, now))
+    }
+
+    /// Compares a password, and begins a session with the two new secrets. After too many wrong attempts, it compares none for a while: a password can
+    /// be guessed, and a link still works.
+    pub(crate) fn enter(
+        &mut self,
+        (expected, given): (Option<&Password>, &str),
+        role: Role,
+        new: [Secret; 2],
+        now: Timestamp,
+    ) -> Result<Session, LoginError> {
+        self.expire(now);
+        if self.wrong > MAX_ATTEMPTS && now.since(self.wrong_since) < ATTEMPT_TIME {
+            return Err(LoginError::TooMany);
+        }
+        if expected.is_some_and(|it| it.is(given)) {
+            return Ok(self.begin(role, new, now));
+        }
+        match self.count_wrong(now) {
+            LoginError::TooMany => Err(LoginError::TooMany),
+            _ => Err(LoginError::WrongPassword),
+        }
+    }
+
+    fn begin(&mut self, role: Role, new: [Secret; 2], now: Timestamp) -> Session {
         let [secret, form_secret] = new;
         let session = Session {
             secret,
             form_secret,
-            role: self.links.remove(found).role,
+            role,
             until: now + SESSION_LIFE,
         };
         if self.sessions.len() >= MAX_SESSIONS {
             self.sessions.remove(0);
         }
         self.sessions.push(session);
-        Ok(session)
+        session
     }
 
     /// Returns the session of a cookie, and extends its life.
@@ -254,6 +286,33 @@ mod tests {
             logins.redeem(None, new, at(61)).unwrap_err(),
             LoginError::Unknown
         );
+    }
+
+    #[test]
+    fn v11_right_password_begins_a_session_and_guesses_are_limited() {
+        let mut logins = Logins::default();
+        let password = Password::new("correct horse battery");
+        let new = [secret(3), secret(4)];
+        let mut enter = |given: &str, now| {
+            let session = logins.enter((Some(&password), given), Role::Viewer, new, at(now));
+            session.map(|it| it.role)
+        };
+        assert_eq!(enter("correct horse battery", 0), Ok(Role::Viewer));
+        for given in ["", "correct horse", "correct horse battery "] {
+            assert_eq!(enter(given, 1), Err(LoginError::WrongPassword), "{given:?}");
+        }
+        let more: Vec<_> = (0..8).map(|_| enter("guess", 2).unwrap_err()).collect();
+        assert_eq!(more[6..], [LoginError::WrongPassword, LoginError::TooMany]);
+        // The right one is not compared any more, so that it can't be guessed.
+        assert_eq!(enter("correct horse battery", 3), Err(LoginError::TooMany));
+        assert_eq!(enter("correct horse battery", 61), Ok(Role::Viewer));
+        logins.add_link(secret(1), Role::Viewer, at(62));
+        for _ in 0..20 {
+            let _wrong = logins.enter((Some(&password), "guess"), Role::Viewer, new, at(62));
+        }
+        assert!(logins.redeem(Some(secret(1)), new, at(62)).is_ok());
+        let without = logins.enter((None, ""), Role::Viewer, new, at(200));
+        assert_eq!(without.unwrap_err(), LoginError::WrongPassword);
     }
 
     #[test]

@@ -20,21 +20,33 @@ pub(crate) enum Refusal {
     OtherSite,
 }
 
-/// The addresses of the page, such as `http://k3x9.localhost:7341`.
-#[derive(Clone, Debug)]
-pub(crate) struct PageOrigin {
-    scheme: &'static str,
-    host: String,
+/// The address of the page for browsers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PageOrigin {
+    /// For browsers of this machine, such as `http://k3x9.localhost:7341`.
+    ThisMachine { host: String },
+    /// For browsers of other machines too, such as `https://runs.example`.
+    Public { host: String },
 }
 
 impl PageOrigin {
-    pub(crate) fn new(scheme: &'static str, host: String) -> Self {
-        Self { scheme, host }
-    }
-
     /// Returns the address without a path.
     pub(crate) fn url(&self) -> String {
-        format!("{}://{}", self.scheme, self.host)
+        match self {
+            Self::ThisMachine { host } => format!("http://{host}"),
+            Self::Public { host } => format!("https://{host}"),
+        }
+    }
+
+    /// Returns whether browsers of other machines can reach the page.
+    pub(crate) fn is_public(&self) -> bool {
+        matches!(self, Self::Public { .. })
+    }
+
+    fn host(&self) -> &str {
+        match self {
+            Self::ThisMachine { host } | Self::Public { host } => host,
+        }
     }
 
     /// Returns why a request is refused. `is_read` is true for GET and HEAD.
@@ -44,7 +56,7 @@ impl PageOrigin {
     pub(crate) fn refuse(&self, is_read: bool, headers: Headers<'_>) -> Option<Refusal> {
         if headers
             .host
-            .is_none_or(|host| !host.eq_ignore_ascii_case(&self.host))
+            .is_none_or(|host| !host.eq_ignore_ascii_case(self.host()))
         {
             return Some(Refusal::WrongHost);
         }
@@ -68,7 +80,9 @@ mod tests {
     use super::*;
 
     fn page() -> PageOrigin {
-        PageOrigin::new("http", "k3x9.localhost:7341".into())
+        PageOrigin::ThisMachine {
+            host: "k3x9.localhost:7341".into(),
+        }
     }
 
     const HOST: &str = "k3x9.localhost:7341";

@@ -154,10 +154,12 @@
   }
 
   function trimStart() {
-    let surplus = records.childElementCount - MAX_RECORDS;
-    while (surplus-- > 0 || (records.childElementCount > MAX_RECORDS && !records.firstElementChild.dataset.at)) {
+    // The first record that stays has a position, so it is no title.
+    let isTrimmed = false;
+    while (records.childElementCount > MAX_RECORDS || (isTrimmed && records.firstElementChild && !records.firstElementChild.dataset.at)) {
       records.firstElementChild.remove();
       byId("earlier").hidden = false;
+      isTrimmed = true;
     }
     const top = [...records.children].find((record) => record.dataset.at);
     if (top && !byId("earlier").hidden) Object.assign(first, { attempt: top.dataset.attempt, from: Number(top.dataset.at) });
@@ -326,8 +328,16 @@
     place.textContent = text;
     place.className = isBad ? "bad" : "good";
     clearTimeout(toast.timer);
-    toast.timer = setTimeout(() => { place.textContent = ""; place.className = ""; }, 8000);
+    // An error stays until a click.
+    if (!isBad) toast.timer = setTimeout(endToast, 8000);
   }
+
+  function endToast() {
+    const place = byId("toast");
+    place.textContent = "";
+    place.className = "";
+  }
+  byId("toast").addEventListener("click", () => { if (getSelection().isCollapsed) endToast(); });
 
   async function send(form, action, confirmed) {
     const fields = new URLSearchParams(new FormData(form));
@@ -399,6 +409,12 @@
     send(form, action).catch(() => toast("The server doesn't respond. Is rlm view still running?", true)).finally(() => { button.disabled = false; });
   });
 
+  // The way back to the list keeps its filter, in this tab.
+  const LIST = "list";
+  if (location.pathname === "/") sessionStorage.setItem(LIST, location.search);
+  const list = "/" + (sessionStorage.getItem(LIST) ?? "");
+  for (const link of document.querySelectorAll(".crumbs a[href='/']")) link.href = list;
+
   document.addEventListener("keydown", (event) => {
     const isField = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
     if ((event.ctrlKey || event.metaKey) && event.key === "Enter" && event.target.id === "steer-text") {
@@ -416,12 +432,12 @@
     } else if (event.key === "g" || event.key === "i") {
       // A message that was typed and not sent must not be lost.
       if ([...document.querySelectorAll("textarea, form:not(.filter) input:not([type=hidden]):not([type=checkbox])")].some((field) => field.value)) return;
-      location.href = event.key === "g" ? "/" : "/inbox";
+      location.href = event.key === "g" ? list : "/inbox";
     }
   });
 
-  for (const radio of document.querySelectorAll(".filter input[type=radio]")) {
-    radio.addEventListener("change", () => radio.form.requestSubmit());
+  for (const choice of document.querySelectorAll(".filter input[type=radio], .filter select")) {
+    choice.addEventListener("change", () => choice.form.requestSubmit());
   }
 
   // ---- The connection. All tabs share one stream, since a browser opens only six connections to a server.

@@ -49,11 +49,18 @@ pub(crate) struct PageContext {
     pub(crate) form_secret: String,
     /// The nonce of the style and the script.
     pub(crate) nonce: String,
+    /// Whether browsers of other machines can reach the page.
+    pub(crate) is_public: bool,
 }
 
 impl PageContext {
     pub(crate) fn can_act(&self) -> bool {
         self.role == Role::Operator
+    }
+
+    /// A new run may execute any command, so only browsers of this machine start one.
+    pub(crate) fn can_start_runs(&self) -> bool {
+        self.can_act() && !self.is_public
     }
 }
 
@@ -93,7 +100,7 @@ pub(crate) fn page(
             nav aria-label="Pages" {
                 (nav("/", "Runs", place == Place::Runs, html! {}))
                 (nav("/inbox", "Inbox", place == Place::Inbox, badge(waiting).markup()))
-                @if context.can_act() { (nav("/new", "New run", place == Place::NewRun, html! {})) }
+                @if context.can_start_runs() { (nav("/new", "New run", place == Place::NewRun, html! {})) }
             }
             span id="connection" class="connection" role="status" { }
             @if !context.can_act() {
@@ -108,6 +115,23 @@ pub(crate) fn page(
         div id="toast" role="status" aria-live="polite" {}
     };
     document(&format!("{title} · rlm"), &head, &body)
+}
+
+/// Returns the page that asks for the password.
+pub(crate) fn login_page(wrong: Option<&str>) -> String {
+    let body = html! {
+        main class="problem" {
+            h1 { "rlm" }
+            @if let Some(wrong) = wrong { p class="bad" role="alert" { (wrong) } }
+            form method="post" action="/login" {
+                label for="password" { "Password" }
+                input id="password" name="password" type="password" autocomplete="current-password" required autofocus;
+                button { "Log in" }
+            }
+            p { "The password is in the file that " code { "rlm view" } " was started with. Without it: " code { "rlm view pair" } " prints a link." }
+        }
+    };
+    document("Log in · rlm", &html! {}, &body)
 }
 
 /// Returns an HTML document with the style of the pages.

@@ -97,7 +97,7 @@ fn take_parts<'a>(parts: &mut HashMap<String, Vec<&'a str>>, name: &str) -> Vec<
 }
 
 impl<'a> ParsedFile<'a> {
-    /// Parses a line such as `src/a.rs +1 -2` or `old → new +0 -0 (the patch is too long; new, 3 MiB)`.
+    /// Parses a line such as `src/a.rs +1 -2` or `old → new +0 -0 (the patch is too long; new, 3 MB)`.
     fn new(line: &'a str) -> Self {
         let noted = line.strip_suffix(')').and_then(|it| it.rsplit_once(" ("));
         let is_note = |note: &str| note.starts_with(NOT_TEXT) || note.starts_with(TOO_LONG);
@@ -199,7 +199,7 @@ gone +0 -1
 old → new +0 -0
 mode +0 -0
 odd\"? +1 -0
-big.json +9000 -0 (the patch is too long; new, 1.2 MiB)
+big.json +9000 -0 (the patch is too long; new, 1.2 MB)
 pic (1).png (not text; 10 bytes → 2 KiB)
 … and 3 more
 

@@ -33,7 +33,7 @@ use crate::origin::{Headers, Refusal};
 use crate::pages::list::{Filter, ListRows, list};
 use crate::pages::new_run::{NewRunForm, NewRunNote, new_run};
 use crate::pages::run::{ShownTranscript, Tab, attempt_name, crumbs, heading, run, tabs, topic};
-use crate::pages::{PageContext, Place, changes, document, inbox, page, transcript};
+use crate::pages::{PageContext, Place, changes, document, inbox, login_page, page, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
 use crate::stream::{self, MAX_TOPICS, Topic};
@@ -66,7 +66,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/runs/{key}/report", get(report_page))
         .route("/runs/{key}/records", get(more_records))
         .route("/runs/{key}/act", post(act))
-        .route("/login", get(log_in))
+        .route("/login", get(log_in).post(enter_password))
         .route("/logout", post(log_out))
         .route("/assets/{name}", get(asset))
         .fallback(|| async { Problem::NotFound })
@@ -86,8 +86,12 @@ enum Problem {
     WrongHost,
     OtherSite,
     NoSession,
+    /// As `NoSession`, on a page that has a password.
+    NoPassword,
     Login(LoginError),
     ReadOnly,
+    /// The page can be reached from other machines, and starts no runs.
+    NoNewRuns,
     NotFound,
     /// The answer didn't begin in time.
     Late,
@@ -97,7 +101,12 @@ enum Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let ask = |status, wrong| (status, page_headers(), login_page(wrong)).into_response();
         let (status, text) = match self {
+            Self::NoPassword => return ask(StatusCode::UNAUTHORIZED, None),
+            Self::Login(LoginError::WrongPassword) => {
+                return ask(StatusCode::FORBIDDEN, Some("This is not the password."));
+            }
             Self::WrongHost => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "This address doesn't belong to the page. Open it with: rlm view".into(),
@@ -116,11 +125,15 @@ impl IntoResponse for Problem {
             ),
             Self::Login(LoginError::TooMany) => (
                 StatusCode::TOO_MANY_REQUESTS,
-                "There were too many wrong links. Open the page with: rlm view".into(),
+                "There were too many wrong links or passwords. Wait a minute, or open the page with: rlm view".into(),
             ),
             Self::ReadOnly => (
                 StatusCode::FORBIDDEN,
                 "This page was opened for reading only.".into(),
+            ),
+            Self::NoNewRuns => (
+                StatusCode::FORBIDDEN,
+                "Other machines can reach this page, so it starts no runs. Start them on the machine itself, with: rlm run".into(),
             ),
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
@@ -130,7 +143,7 @@ impl IntoResponse for Problem {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The server has no answer yet: a disk or a program doesn't respond. An action may still take effect. Load the page again later.".into(),
             ),
-            Self::Failed(text) => (StatusCode::OK, text),
+            Self::Failed(text) => (StatusCode::INTERNAL_SERVER_ERROR, text),
         };
         let text: String = text;
         let body = html! {
@@ -182,12 +195,14 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
                     role: session.role,
                     form_secret: session.form_secret.text(),
                     nonce: nonce.clone(),
+                    is_public: app.origin.is_public(),
                 };
                 request.extensions_mut().insert(session);
                 request.extensions_mut().insert(context);
                 respond(next, request).await
             }
             None if is_open => respond(next, request).await,
+            None if app.password.is_some() => Problem::NoPassword.into_response(),
             None => Problem::NoSession.into_response(),
         },
     };
@@ -270,20 +285,49 @@ async fn log_in(
     if purposes.iter().flatten().any(|it| it.contains("prefetch")) {
         return StatusCode::NO_CONTENT.into_response();
     }
+    let redeem = |new| app.logins().redeem(Secret::parse(&query.link), new, now());
+    begin_session(&app, redeem)
+}
+
+#[derive(Deserialize)]
+struct PasswordForm {
+    #[serde(default)]
+    password: String,
+}
+
+/// Logs a browser in with the password. The form has no secret: [`admit`] refuses those of other sites.
+async fn enter_password(State(app): State<Arc<App>>, Form(form): Form<PasswordForm>) -> Response {
+    let pair = (app.password.as_ref(), form.password.as_str());
+    begin_session(&app, |new| app.logins().enter(pair, app.most, new, now()))
+}
+
+/// Begins a session, and sends its cookie.
+fn begin_session(
+    app: &App,
+    begin: impl FnOnce([Secret; 2]) -> Result<Session, LoginError>,
+) -> Response {
     let new = match (new_secret(), new_secret()) {
         (Ok(cookie), Ok(form)) => [cookie, form],
         _ => return Problem::Failed("the system has no random numbers".into()).into_response(),
     };
-    let redeemed = { app.logins().redeem(Secret::parse(&query.link), new, now()) };
-    match redeemed {
+    match begin(new) {
         Ok(session) => {
-            let cookie = Logins::cookie(&session);
-            let cookie = format!("{COOKIE_NAME}={cookie}; Path=/; HttpOnly; SameSite=Lax");
+            let cookie = cookie(app, &Logins::cookie(&session));
             let headers = [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)];
             (StatusCode::SEE_OTHER, headers).into_response()
         }
         Err(e) => Problem::Login(e).into_response(),
     }
+}
+
+/// Returns the header that sets the cookie of a session.
+fn cookie(app: &App, value: &str) -> String {
+    let only = if app.origin.is_public() {
+        "; Secure"
+    } else {
+        ""
+    };
+    format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Lax{only}")
 }
 
 #[derive(Deserialize)]
@@ -301,7 +345,7 @@ async fn log_out(
         return Problem::OtherSite.into_response();
     }
     app.logins().log_out(&session);
-    let cookie = format!("{COOKIE_NAME}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
+    let cookie = format!("{}; Max-Age=0", cookie(&app, ""));
     let headers = [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)];
     (StatusCode::SEE_OTHER, headers).into_response()
 }
@@ -399,13 +443,20 @@ fn expect_operator(session: &Session, context: &PageContext, secret: &str) -> Re
     }
 }
 
+/// Refuses a session that may not start runs.
+fn expect_starter(context: &PageContext) -> Result<(), Problem> {
+    match context.can_act() {
+        true if context.can_start_runs() => Ok(()),
+        true => Err(Problem::NoNewRuns),
+        false => Err(Problem::ReadOnly),
+    }
+}
+
 async fn new_run_page(
     State(app): State<Arc<App>>,
     Extension(context): Extension<PageContext>,
 ) -> Result<Response, Problem> {
-    if !context.can_act() {
-        return Err(Problem::ReadOnly);
-    }
+    expect_starter(&context)?;
     new_run_form(&app, &context, &NewRunForm::default(), None).await
 }
 
@@ -436,6 +487,7 @@ async fn start_run(
     Form(form): Form<NewRunForm>,
 ) -> Result<Response, Problem> {
     expect_operator(&session, &context, &form.csrf)?;
+    expect_starter(&context)?;
     let (runs, of) = (Arc::clone(&app.runs), form.clone());
     let started = blocking(move || {
         // Only a project that the page offers: it has a run already.

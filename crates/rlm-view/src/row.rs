@@ -97,6 +97,8 @@ pub(crate) struct RunRow {
     pub(crate) texts: RunTexts,
     pub(crate) attention: Option<Attention>,
     pub(crate) step: StepKind,
+    /// The number of messages that no agent has read yet.
+    pub(crate) unread_messages: usize,
     pub(crate) notes: Vec<String>,
 }
 
@@ -207,6 +209,7 @@ impl RunRow {
             since: machine.and_then(|m| since(&m.step)),
             attention: attention(entry, state, &live),
             step: machine.map_or(StepKind::Other, |m| StepKind::of(&m.step)),
+            unread_messages: machine.map_or(0, |m| m.unseen_steers().count()),
             texts: live.texts,
             notes,
         }

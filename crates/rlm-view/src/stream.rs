@@ -335,8 +335,7 @@ impl TopicState {
     }
 
     fn message(&mut self, attempt: (u32, u32), window: &TranscriptWindow) -> Value {
-        let before = self.attempt.replace((attempt, window.to));
-        let before = before.filter(|(before, _)| *before != attempt);
+        self.attempt = Some((attempt, window.to));
         json!({
             "topic": self.name,
             "records": {
@@ -344,8 +343,6 @@ impl TopicState {
                 "from": window.from,
                 "to": window.to,
                 "html": transcript::records(window),
-                // The end of the previous attempt, whose records the page must have first.
-                "after": before.map(|(attempt, to)| json!({"attempt": run::attempt_name(attempt), "to": to})),
             },
         })
     }

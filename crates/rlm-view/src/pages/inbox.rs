@@ -70,10 +70,8 @@ fn entry(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Part {
             }
             @if let Some(doing) = doing(row) { p class="now" { bdi { (with_times(doing)) } } }
             (run::questions(row, context))
-            @if !row.state.is_live() {
-                @if let Some(next) = &row.texts.next { pre { "\n" (next) } }
-                (run::resume_actions(row, context, terms))
-            }
+            @if let Some(next) = &row.texts.next { pre { "\n" (next) } }
+            @if !row.state.is_live() { (run::resume_actions(row, context, terms)) }
         }
     };
     Part::new(id(row), html)

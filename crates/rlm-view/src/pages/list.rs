@@ -1,5 +1,6 @@
 //! The list of all runs.
 
+use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub(crate) struct Filter {
     /// Words that each run must contain.
     pub(crate) q: String,
     pub(crate) show: Show,
+    pub(crate) order: Order,
     /// The number of rows before the first one.
     pub(crate) from: usize,
 }
@@ -34,6 +36,49 @@ pub(crate) enum Show {
     Live,
     Waiting,
     Ended,
+}
+
+/// The order of the runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Order {
+    /// The live runs first, then the runs that were active last.
+    #[default]
+    Active,
+    Started,
+    Cost,
+    Title,
+}
+
+impl Order {
+    const ALL: [(Self, &'static str, &'static str); 4] = [
+        (Self::Active, "active", "Live first"),
+        (Self::Started, "started", "Newest first"),
+        (Self::Cost, "cost", "Highest cost first"),
+        (Self::Title, "title", "By title"),
+    ];
+
+    fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(order, ..)| *order == self);
+        found.map_or("active", |(_, name, _)| name)
+    }
+
+    /// Sorts rows that are in the order [`Order::Active`], which decides between equal ones.
+    fn sort(self, rows: &mut [Arc<RunRow>]) {
+        match self {
+            Self::Active => {}
+            Self::Started => rows.sort_by_key(|row| Reverse(row.started_at)),
+            Self::Cost => {
+                rows.sort_by_key(|row| Reverse((row.usage.cost_microusd, row.usage.tokens())))
+            }
+            Self::Title => rows.sort_by_cached_key(|row| {
+                row.title
+                    .as_deref()
+                    .unwrap_or(row.run.as_str())
+                    .to_lowercase()
+            }),
+        }
+    }
 }
 
 impl Show {
@@ -94,6 +139,7 @@ impl Filter {
     pub(crate) fn query(&self, from: usize) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("show", self.show.name());
+        query.append_pair("order", self.order.name());
         query.append_pair("q", &self.q.chars().take(MAX_SEARCH).collect::<String>());
         query.append_pair("from", &from.to_string());
         query.finish()
@@ -116,10 +162,11 @@ impl ListRows {
         let live = all.iter().filter(|row| row.state.is_live()).count();
         let waiting = all.iter().filter(|row| row.waits_for_person(now)).count();
         let count = all.len();
-        let selected: Vec<_> = all
+        let mut selected: Vec<_> = all
             .into_iter()
             .filter(|row| filter.includes(row, now))
             .collect();
+        filter.order.sort(&mut selected);
         let number = selected.len();
         let rows = selected.into_iter().skip(filter.from).take(PAGE).collect();
         Self {
@@ -249,6 +296,11 @@ pub(crate) fn list(
                         }
                     }
                 }
+                select name="order" aria-label="Order" {
+                    @for (order, name, label) in Order::ALL {
+                        option value=(name) selected[order == filter.order] { (label) }
+                    }
+                }
                 button class="quiet" { "Search" }
             }
         }
@@ -261,7 +313,7 @@ pub(crate) fn list(
         } @else {
             div class="table" {
                 table class="runs" {
-                    caption class="hidden" { "Runs of all projects: the live runs first, then the runs that were active last" }
+                    caption class="hidden" { "Runs of all projects" }
                     thead {
                         tr {
                             th scope="col" { "State" } th scope="col" { "Run" } th scope="col" { "Now" }
@@ -274,7 +326,8 @@ pub(crate) fn list(
                     }
                 }
             }
-            @if rows.rows.is_empty() { p class="empty" { "No run matches." } }
+            // The style hides it while there are rows.
+            p class="empty none" { "No run matches." }
         }
         (part("more").unwrap_or_default())
     }

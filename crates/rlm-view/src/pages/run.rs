@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 use rlm_store::{RunState, TranscriptWindow};
+use rlm_text::duration;
 
 use super::{
     PageContext, Part, age, iterations, secret_field, state, transcript, usage, with_times,
@@ -246,6 +247,11 @@ fn head(row: &RunRow) -> Markup {
         ("Cost", Some(usage(row)).filter(|it| !it.is_empty())),
         ("Last check", row.texts.last_check.clone()),
         ("Agent", Some(row.texts.agent.clone())),
+        (
+            "Messages",
+            (row.unread_messages > 0)
+                .then(|| format!("{} for the next prompt", row.unread_messages)),
+        ),
         ("Branch", row.branch.clone()),
         ("Project", Some(row.root.display().to_string())),
     ];
@@ -262,11 +268,18 @@ fn head(row: &RunRow) -> Markup {
                 @if let Some(reason) = &row.texts.reason { p class="now" { bdi { (with_times(reason)) } } }
             }
             @for note in &row.notes { p class="warn" { bdi { (note) } } }
+            @if let Some(next) = &row.texts.next { pre { "\n" (next) } }
             dl class="facts" {
                 @for (name, value) in facts {
                     @if let Some(value) = value { div { dt { (name) } dd { bdi { (value) } } } }
                 }
-                @if let Some(started) = row.started_at { div { dt { "Started" } dd { (age(started)) } } }
+                @if let Some(started) = row.started_at {
+                    div { dt { "Started" } dd { (age(started)) } }
+                    @if !row.state.is_live() {
+                        div { dt { "Last active" } dd { (age(row.last_at)) } }
+                        div { dt { "Duration" } dd { (duration::approximate(row.last_at.since(started))) } }
+                    }
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use loop_state::UsageTotal;
 use proptest::prelude::*;
 
 use super::*;
-use crate::pages::list::{Filter, ListRows};
+use crate::pages::list::{Filter, ListRows, Order};
 use crate::program::RunTexts;
 use crate::row::{ReachedLimit, StepKind};
 
@@ -42,6 +42,7 @@ fn row(run: &str, state: RunState, attention: Option<Attention>) -> Arc<RunRow> 
         },
         attention,
         step: StepKind::Turn,
+        unread_messages: 0,
         notes: vec!["the state is damaged".into()],
     })
 }
@@ -55,6 +56,7 @@ fn context(role: Role) -> PageContext {
         role,
         form_secret: "SECRET".into(),
         nonce: "NONCE".into(),
+        is_public: false,
     }
 }
 
@@ -201,5 +203,38 @@ proptest! {
         };
         let same = RunRow { texts: RunTexts { agent: "t".into(), now: Some("t".into()), next: Some("t".into()), reason: Some("t".into()), last_check: Some("t".into()) }, branch: Some("t".into()), notes: vec!["t".into()], ..(*plain).clone() };
         prop_assert_eq!(tags(&row), tags(&same));
+    }
+}
+
+#[test]
+fn list_has_the_chosen_order() {
+    let named = |run: &str, title: &str, cost, started| {
+        let mut row = (*row(run, RunState::Ended, None)).clone();
+        row.title = Some(title.into());
+        row.usage.cost_microusd = cost;
+        row.started_at = Some(Timestamp::from_millis(started));
+        Arc::new(row)
+    };
+    let all = [
+        named("a", "beta", 5, 1),
+        named("b", "Alpha", 9, 2),
+        named("c", "gamma", 5, 3),
+    ];
+    for (order, expected) in [
+        (Order::Active, "abc"),
+        (Order::Started, "cba"),
+        (Order::Cost, "bac"),
+        (Order::Title, "bac"),
+    ] {
+        let filter = Filter {
+            order,
+            ..Filter::default()
+        };
+        let rows = ListRows::new(all.to_vec(), &filter, now()).rows;
+        let found: String = rows.iter().map(|row| row.run.as_str()).collect();
+        assert_eq!(found, expected, "{order:?}");
+        // The links to further rows keep the order.
+        let name = format!("order={}", format!("{order:?}").to_lowercase());
+        assert!(filter.query(0).contains(&name), "{order:?}");
     }
 }

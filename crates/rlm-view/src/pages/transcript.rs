@@ -71,8 +71,10 @@ fn element(at: u64, record: &Record) -> Markup {
 fn folded(at: u64, record: &Record, name: &str, text: &str, more: &Markup) -> Markup {
     let first = text.lines().find(|line| !line.trim().is_empty());
     let first: String = first.unwrap_or_default().chars().take(160).collect();
+    let status = first.split(':').next();
+    let has_failed = record.kind == "result" && matches!(status, Some("failed" | "denied"));
     html! {
-        details class={ "rec " (record.kind) } data-at=(at) {
+        details class={ "rec " (record.kind) @if has_failed { " failed" } } data-at=(at) {
             summary { (time(record)) b { (name) } " " span class="first" { (first) } }
             pre { "\n" (text) (more) }
         }
@@ -124,6 +126,25 @@ mod tests {
             html.contains(r#"<div class="rec text" data-at="4">three</div>"#),
             "{html}"
         );
+    }
+
+    #[test]
+    fn failed_result_is_marked() {
+        for (text, is_marked) in [
+            ("failed: exit 1", true),
+            ("denied: not here", true),
+            ("failed", true),
+            ("ok: failed once", false),
+            ("", false),
+        ] {
+            let html = records(&window(&[("result", text), ("prompt", text)]));
+            assert_eq!(
+                html.matches("result failed").count(),
+                usize::from(is_marked),
+                "{text}"
+            );
+            assert!(!html.contains("prompt failed"), "{text}");
+        }
     }
 
     #[test]

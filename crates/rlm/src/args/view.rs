@@ -1,6 +1,7 @@
 //! The arguments of `rlm view`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
 
@@ -12,7 +13,9 @@ use clap::{Args as ClapArgs, Subcommand};
 The page shows the runs of all projects, live, and answers their questions. It listens on this machine only, and shows nothing without a login: \
 the link works once, for five minutes. While a page is open, the runs wait for your answers, as in a terminal. Ctrl-C ends the page, and no run.
 
-From another machine: ssh -L PORT:127.0.0.1:PORT HOST, with --listen PORT here.
+From another machine: ssh -L PORT:127.0.0.1:PORT HOST, with --listen PORT here. Or encrypted, with a certificate and a password: --listen \
+ADDRESS:PORT --public-url URL --tls-cert FILE --tls-key FILE --password-file FILE. Or behind a reverse proxy on this machine: --listen PORT \
+--public-url URL.
 
 Examples:
   rlm view                 # opens the page in the browser
@@ -23,9 +26,21 @@ Examples:
 pub(crate) struct ViewArgs {
     #[command(subcommand)]
     pub(crate) what: Option<ViewCommand>,
-    /// Listen on this port of 127.0.0.1 and ::1 [default: any free port]
+    /// Listen on this port of 127.0.0.1 and ::1 [default: any free port]; another address needs --tls-cert
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
+    /// The address of the page for browsers of other machines, such as https://runs.example:8443
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// Encrypt with this certificate (PEM, with the certificates between it and the root)
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "password_file", "public_url"])]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// A file with the password that browsers log in with
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) password_file: Option<PathBuf>,
     /// Allow only reading, in every browser
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -38,7 +53,7 @@ pub(crate) struct ViewArgs {
 pub(crate) enum ViewCommand {
     /// Print a link that logs in another browser
     #[command(after_help = "\
-The link works once, for five minutes.
+The link works once, for five minutes. On a terminal, a page with --public-url also gets a QR code for a phone.
 
 Examples:
   rlm view pair

@@ -21,6 +21,10 @@ pub(crate) fn execute(args: &ViewArgs) -> Result<ExitCode, Failure> {
     let ViewArgs {
         what: _,
         listen: _,
+        public_url: _,
+        tls_cert: _,
+        tls_key: _,
+        password_file: _,
         read_only: _,
         no_open: _,
     } = args;

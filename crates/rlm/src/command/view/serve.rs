@@ -1,6 +1,6 @@
 //! Starts the server, and opens its page. If a server of this user runs already, opens a page of that server.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loop_runner::control::agent_of_this_process;
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
 use rlm_store::{index, state_dir};
-use rlm_view::{Role, RunningView, ViewError, ViewServer};
+use rlm_view::{Access, Encryption, Role, RunningView, ViewError, ViewServer};
 
 use super::program::ThisProgram;
 use crate::args::{ViewArgs, ViewCommand};
@@ -30,11 +32,10 @@ pub(super) fn execute(args: &ViewArgs) -> Result<ExitCode, Failure> {
     })?;
     match &args.what {
         Some(ViewCommand::Pair { read_only }) => {
-            output::line(
-                &running(&directory)?
-                    .link(role(*read_only))
-                    .map_err(unanswered)?,
-            );
+            let link = running(&directory)?.link(role(*read_only));
+            let link = link.map_err(unanswered)?;
+            output::line(&link);
+            show_to_phone(&link);
         }
         Some(ViewCommand::Revoke) => {
             let sessions = running(&directory)?.revoke().map_err(unanswered)?;
@@ -73,11 +74,10 @@ fn serve(args: &ViewArgs, directory: &Path) -> Result<ExitCode, Failure> {
         )));
     }
     let session = Session::begin(true, false)?;
-    let address = args.listen;
-    let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let access = access(args)?;
     let role = role(args.read_only);
     let bound = session.block_on(ViewServer::bind(
-        address,
+        access,
         directory,
         role,
         Arc::new(ThisProgram),
@@ -85,21 +85,65 @@ fn serve(args: &ViewArgs, directory: &Path) -> Result<ExitCode, Failure> {
     let server = match bound {
         Ok(server) => server,
         Err(ViewError::Running) => {
-            anstream::eprintln!("rlm view already runs; its own --listen and --read-only apply");
+            anstream::eprintln!("rlm view already runs; its own options apply");
             let link = running(directory)?.link(role).map_err(unanswered)?;
             show(args, directory, &link);
             return Ok(Code::Done.into());
         }
-        Err(e @ ViewError::NotLocalhost(_)) => return Err(Failure::usage(e.to_string())),
         Err(e) => return Err(Failure::failed(e.to_string())),
     };
     let link = server.logins().link(role).map_err(unanswered)?;
     show(args, directory, &link);
+    if args.public_url.is_some()
+        && let Ok(address) = server.address()
+    {
+        anstream::eprintln!("listening on {address}");
+    }
     anstream::eprintln!(
         "Ctrl-C ends the page; the runs continue, and nobody answers their questions then"
     );
     session.block_on(server.serve());
     Ok(Code::Done.into())
+}
+
+/// Returns how browsers reach the page.
+fn access(args: &ViewArgs) -> Result<Access, Failure> {
+    let address = args.listen;
+    let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let url = args.public_url.as_deref().map(str::parse).transpose();
+    let url = url.map_err(|e: String| Failure::usage(format!("--public-url: {e}")))?;
+    let files = (&args.tls_cert, &args.tls_key, &args.password_file);
+    let encryption = match files {
+        (Some(certificate), Some(key), Some(password)) => {
+            Some(Encryption::read(certificate, key, password))
+        }
+        _ => None,
+    };
+    let access = encryption
+        .transpose()
+        .and_then(|it| Access::new(address, url, it));
+    access.map_err(|e| Failure::usage(e.to_string()))
+}
+
+/// Shows a link as a QR code, if standard error is a terminal and a phone can reach the page.
+fn show_to_phone(link: &str) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    if !link.starts_with("https://") {
+        let rlm = program_command();
+        anstream::eprintln!("a phone can't reach this page; see: {rlm} view --help");
+        return;
+    }
+    // A link is shorter than the largest code.
+    if let Ok(code) = QrCode::new(link) {
+        let mut image = code.render::<Dense1x2>();
+        // Light on dark, as a terminal is. The border is a part of the code.
+        image
+            .dark_color(Dense1x2::Light)
+            .light_color(Dense1x2::Dark);
+        anstream::eprintln!("{}", image.build());
+    }
 }
 
 /// Prints the link, and opens it in a browser.
