@@ -517,8 +517,9 @@ async fn start_run(
 
 async fn row(app: &Arc<App>, key: &str) -> Result<(Arc<RunRow>, usize), Problem> {
     let (_, waiting) = rows(app).await?;
-    let row = app.runs.row(key).ok_or(Problem::NotFound)?;
-    Ok((row, waiting))
+    let (runs, key) = (Arc::clone(&app.runs), key.to_owned());
+    let row = blocking(move || runs.find(&key)).await?;
+    Ok((row.ok_or(Problem::NotFound)?, waiting))
 }
 
 #[derive(Deserialize)]

@@ -267,6 +267,19 @@ impl Runs {
         }
     }
 
+    /// Returns a row. If it isn't known, scans first, since a scan of another thread can have begun before the run. Blocks.
+    pub(crate) fn find(self: &Arc<Self>, key: &str) -> Option<Arc<RunRow>> {
+        let by = Instant::now() + FIRST_SCAN;
+        while self.row(key).is_none() && Instant::now() < by {
+            if let Ok(_one) = self.scanning.try_lock() {
+                self.scan();
+                break;
+            }
+            std::thread::park_timeout(POLL);
+        }
+        self.row(key)
+    }
+
     fn scan(self: &Arc<Self>) {
         let mut roots = index::projects();
         let live = index::live().into_iter();

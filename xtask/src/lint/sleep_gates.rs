@@ -107,7 +107,7 @@ const SLEEPS: [(&str, &str, &str); 20] = [
     (
         "rlm-view/src/runs.rs",
         "park_timeout",
-        "at most 2 s, for the first scan of another thread; the page then shows what is known",
+        "at most 2 s, for a scan of another thread; the page then shows what is known",
     ),
     (
         "rlm/src/command/view/serve.rs",
