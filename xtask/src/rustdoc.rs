@@ -77,7 +77,7 @@ pub(crate) fn run_if_stand_in() -> Option<ExitCode> {
         let _closed = std::io::stderr().write_all(documentation.output.as_bytes());
     }
     let success = tests.success && documentation.success;
-    // What changed in between was not tested.
+    // Nothing tested a file that changed in between.
     if let (true, Some(state), Some(passed)) = (success && before == state(), before, passed) {
         let printed = tests.stdout;
         // Without the file, the next run tests it again.
@@ -93,7 +93,7 @@ fn exit_code(success: bool) -> ExitCode {
     }
 }
 
-/// What the examples of a library depend on.
+/// The files that the examples of a library depend on.
 #[derive(Debug, PartialEq, Eq)]
 struct Inputs {
     name: String,

@@ -1,4 +1,4 @@
-//! How browsers reach the server: which address it listens on, which address browsers use, and what encrypts. Beyond this machine, both encryption
+//! How browsers reach the server: the address that it listens on, the address for browsers, and the encryption. Beyond this machine, both encryption
 //! and a password are required.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use subtle::ConstantTimeEq as _;
 
-use crate::ViewError;
+use crate::error::ViewError;
 
 /// The largest certificate, key or password file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -115,7 +115,7 @@ impl FromStr for PublicUrl {
     }
 }
 
-/// What encrypts the connections of browsers, and the password that they log in with.
+/// The certificate that encrypts the connections of browsers, and the password that they log in with.
 #[derive(Clone)]
 pub struct Encryption {
     pub(crate) config: Arc<ServerConfig>,

@@ -17,7 +17,7 @@ pub(crate) struct App {
     logins: Mutex<Logins>,
     /// The role that a session has at most.
     pub(crate) most: Role,
-    /// What browsers can log in with, besides a link.
+    /// The password that browsers can log in with, besides a link.
     pub(crate) password: Option<Password>,
     /// One permit for each export that may run now.
     pub(crate) exports: Arc<Semaphore>,

@@ -135,7 +135,7 @@ async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
     Ok(accepted?.0)
 }
 
-/// What happens to a connection first.
+/// The first step of a connection.
 #[derive(Clone)]
 pub(crate) enum Acceptor {
     Plain,

@@ -8,8 +8,8 @@
 //! name, refuses requests from other sites, and shows nothing without a login by a one-time link. Everything that an agent wrote is escaped, and the
 //! content security policy allows no script but the page's own.
 //!
-//! Modules in reading order: `origin` (which requests can come from the page) and `login` (links, the password and sessions) are pure. `access` decides
-//! how browsers reach the server, and what that requires. `program` is what the caller
+//! Modules in reading order: `origin` (which requests can come from the page) and `login` (links, the password and sessions) are pure. `error` has the errors, and `access`
+//! decides how browsers reach the server, and what that requires. `program` is what the caller
 //! provides. `row` contains the facts about one run, `runs` finds all runs, `attempts` the attempts of one, `iteration_changes` finds the files that an iteration changed, and `parsed_changes` splits their text. `pages` renders, `actions` sends a person's
 //! requests, `export` downloads a run, and `stream` sends changes to open pages. `app` is the state that all requests share, `routes` answers requests, `connections` limits
 //! connections, and `socket` lets other commands ask for a login link.
@@ -19,6 +19,7 @@ mod actions;
 mod app;
 mod attempts;
 mod connections;
+mod error;
 mod export;
 mod iteration_changes;
 mod login;
@@ -34,10 +35,11 @@ mod stream;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 pub use access::{Access, Encryption, PublicUrl};
+pub use error::ViewError;
 pub use login::Role;
 pub use program::{AgentChoice, CommandResult, Program, RunTexts};
 pub use socket::RunningView;
@@ -49,36 +51,6 @@ use origin::PageOrigin;
 use runs::Runs;
 use socket::ViewSocket;
 use tokio::net::TcpListener;
-
-/// Why the server can't start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ViewError {
-    /// The address is not that of this machine, and nothing encrypts.
-    #[error(
-        "`{0}` is not 127.0.0.1, and nothing encrypts the page there; from another machine, connect with: ssh -L {port}:127.0.0.1:{port} HOST",
-        port = .0.port()
-    )]
-    NotLocalhost(SocketAddr),
-    /// The page is encrypted, and nothing says under which name browsers find it.
-    #[error("the address of the page for browsers is missing, such as https://runs.example:8443")]
-    NoUrl,
-    /// A certificate, a key or a password can't be used.
-    #[error("can't use `{path}`: {1}", path = .0.display())]
-    File(PathBuf, String),
-    /// The port can't be used.
-    #[error("can't listen on {0}: {1}")]
-    Listen(SocketAddr, io::Error),
-    /// Another process serves the page.
-    #[error("another process serves the page already")]
-    Running,
-    /// The socket for other commands can't be created.
-    #[error("can't create the socket `{path}`: {1}", path = .0.display())]
-    Socket(PathBuf, io::Error),
-    /// The system has no random numbers.
-    #[error("can't get random numbers: {0}")]
-    Random(io::Error),
-}
 
 /// A server that listens, and serves nothing yet.
 #[derive(Debug)]

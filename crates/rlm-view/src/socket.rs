@@ -20,8 +20,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::ViewError;
 use crate::app::App;
+use crate::error::ViewError;
 use crate::login::Role;
 
 /// The longest line, in bytes.

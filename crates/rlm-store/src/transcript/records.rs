@@ -240,9 +240,7 @@ pub fn sorted_by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBu
 
 /// Returns when a file was changed last.
 fn changed(path: &Path) -> Option<Timestamp> {
-    let changed = fs_err::metadata(path).ok()?.modified().ok()?;
-    let since_epoch = changed.duration_since(std::time::UNIX_EPOCH).ok()?;
-    Some(Timestamp::from_millis(since_epoch.as_millis() as u64))
+    Some(state_dir::metadata(path).ok()?.modified().into())
 }
 
 /// Returns the first attempt number of each numbering but the first, in ascending order. `began` returns when an attempt began.

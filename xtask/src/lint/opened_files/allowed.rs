@@ -296,4 +296,9 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
         calls: &["fs_err::canonicalize"],
         reason: "It resolves the prompt file to refuse a link out of the project, and opens nothing.",
     },
+    AllowedCalls {
+        file: "crates/rlm-view/src/access.rs",
+        calls: &["std::fs::File::open", "std::fs::metadata"],
+        reason: "It reads the certificate, the key and the password that the user names on the command line.",
+    },
 ];
