@@ -54,6 +54,24 @@ enum Kind {
         "run `{run}` was transferred to `{to}` and continues there; to continue it here anyway, take it back"
     )]
     Transferred { run: RunId, to: String },
+    #[error(
+        "run `{0}` belongs to a fleet, whose workers continue it; this directory has one worker's copy, which can't be continued here"
+    )]
+    Claimed(RunId),
+    #[error(
+        "the directory of run `{run}` was not made for claim {epoch} of the run; unpack the run again"
+    )]
+    OtherClaim { run: RunId, epoch: u64 },
+    #[error("run `{run}` can't be rebuilt from its replica: {source}")]
+    Rebuild {
+        run: RunId,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("run `{run}` can't be saved: {source}")]
+    Replica {
+        run: RunId,
+        source: checkpoint_store::ReplicaError,
+    },
     #[error("`{}`: {problem}", path.display())]
     Archive {
         path: PathBuf,
@@ -217,6 +235,25 @@ impl Error {
         Self(Box::new(Kind::Transferred { run, to }))
     }
 
+    pub(crate) fn claimed(run: &RunId) -> Self {
+        Self(Box::new(Kind::Claimed(run.clone())))
+    }
+
+    pub(crate) fn other_claim(run: &RunId, epoch: u64) -> Self {
+        let run = run.clone();
+        Self(Box::new(Kind::OtherClaim { run, epoch }))
+    }
+
+    pub(crate) fn rebuild(run: &RunId, source: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        let run = run.clone();
+        Self(Box::new(Kind::Rebuild { run, source }))
+    }
+
+    pub(crate) fn replica(run: &RunId, source: checkpoint_store::ReplicaError) -> Self {
+        let run = run.clone();
+        Self(Box::new(Kind::Replica { run, source }))
+    }
+
     pub(crate) fn archive(path: &Path, problem: String) -> Self {
         let path = path.into();
         Self(Box::new(Kind::Archive {
@@ -375,6 +412,7 @@ impl Error {
                 | Kind::OtherOwner(_)
                 | Kind::Git { .. }
                 | Kind::Transferred { .. }
+                | Kind::Claimed(_)
                 | Kind::NotCommitted { .. }
                 | Kind::NotTransferable { .. }
                 | Kind::PhaseName { .. }

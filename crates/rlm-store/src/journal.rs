@@ -2,12 +2,14 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
-use checkpoint_store::{Folded, PhaseMeta, Repaired, Writer};
+use checkpoint_store::{Folded, PhaseMeta, Repaired, ReplicaError, Writer};
 use loop_state::TimedInput;
 use tokio::task::JoinHandle;
 
 use crate::phase_facts::PhaseFacts;
+use crate::replica::{ClaimMark, RunReplica, SharedReplica};
 use crate::runs::options;
 use crate::{Error, Project, RunHead, RunId};
 
@@ -21,6 +23,8 @@ pub struct Journal {
     /// The thread that has the writer during a save, even if nothing waits for the thread any more.
     saving: Option<JoinHandle<SaveResult>>,
     epoch: u64,
+    /// The replica of a run that belongs to a fleet.
+    replica: Option<SharedReplica>,
     unsaved: Vec<TimedInput>,
     /// The last repair, until somebody takes it.
     repaired: Option<Repaired>,
@@ -33,7 +37,20 @@ struct SaveResult {
     /// The number of unsaved events that this save contains.
     events: usize,
     repaired: Option<Repaired>,
-    result: Result<(), checkpoint_store::Error>,
+    result: Result<(), SaveError>,
+}
+
+/// The reason why a save failed: in the store, or in the replica before the store had the save.
+#[derive(Debug)]
+enum SaveError {
+    Store(checkpoint_store::Error),
+    Replica(ReplicaError),
+}
+
+impl From<checkpoint_store::Error> for SaveError {
+    fn from(e: checkpoint_store::Error) -> Self {
+        Self::Store(e)
+    }
 }
 
 impl Journal {
@@ -41,30 +58,63 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`Error::is_held`] if another process works on the run; other errors if its files can't be read.
+    /// [`Error::is_held`] if another process works on the run, [`Error::is_usage`] if the run belongs to a fleet; other errors if its files can't be
+    /// read.
     pub fn open(
         project: &Project,
         run: &RunId,
         create: bool,
     ) -> Result<(Self, Folded<RunHead, ()>), Error> {
+        refuse_claimed(project, run)?;
         let place = project.run_dir(run);
         let (writer, loaded) = Writer::open_head(&place, options(create))
             .map_err(|e| Error::store(run, "opened", e))?;
-        Ok((
-            Self {
-                run: run.clone(),
-                path: place,
-                epoch: writer.fencing_token(),
-                writer: Some(writer),
-                saving: None,
-                unsaved: Vec::new(),
-                repaired: None,
-            },
-            loaded,
-        ))
+        Ok((Self::new(run, place, writer), loaded))
     }
 
-    /// Returns the epoch of this writer, which increases with each process that takes over the run.
+    /// Opens the store of a run of a fleet, in the directory that [`Project::unpack_claimed`] made for this claim. Each later save is also in the
+    /// replica before the call returns. Blocks, also while the replica gets the blobs of the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); also if the directory belongs to another claim, or the replica and the store end at different saves.
+    pub fn open_replicated(
+        project: &Project,
+        run: &RunId,
+        to: Arc<Mutex<dyn RunReplica>>,
+    ) -> Result<(Self, Folded<RunHead, ()>), Error> {
+        let replica = SharedReplica::new(to);
+        let place = project.run_dir(run);
+        let mark = ClaimMark::read(&place).and_then(Result::ok);
+        if mark.is_none_or(|mark| mark.epoch != replica.epoch()) {
+            return Err(Error::other_claim(run, replica.epoch()));
+        }
+        let store = |e| Error::store(run, "opened", e);
+        let (mut writer, loaded) = Writer::open_head(&place, options(false)).map_err(store)?;
+        writer
+            .set_replica(Box::new(replica.clone()))
+            .map_err(store)?;
+        let mut journal = Self::new(run, place, writer);
+        journal.epoch = replica.epoch();
+        journal.replica = Some(replica);
+        Ok((journal, loaded))
+    }
+
+    fn new(run: &RunId, path: PathBuf, writer: Writer<RunHead, TimedInput>) -> Self {
+        Self {
+            run: run.clone(),
+            path,
+            epoch: writer.fencing_token(),
+            writer: Some(writer),
+            saving: None,
+            replica: None,
+            unsaved: Vec::new(),
+            repaired: None,
+        }
+    }
+
+    /// Returns the epoch of this writer, which increases with each process that takes over the run. For a run of a fleet, this is the epoch of the
+    /// claim.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -94,8 +144,13 @@ impl Journal {
         self.wait_for_writer().await?;
         // The events stay until they are saved: after a save on a full disk, a later one may succeed.
         let (head, events) = (head.clone(), self.unsaved.clone());
+        let replica = self.replica.clone();
         self.on_thread(events.len(), move |writer| {
-            writer.append(&head, &events).map(|_| ())
+            if let Some(replica) = replica {
+                replica.prepare(&head).map_err(SaveError::Replica)?;
+            }
+            writer.append(&head, &events)?;
+            Ok(())
         })
         .await
     }
@@ -111,7 +166,8 @@ impl Journal {
         let head = head.clone();
         let meta = phase_meta(&head, changed);
         let saved = self.on_thread(0, move |writer| {
-            writer.save_phase(&phase, &head, meta).map(|_| ())
+            writer.save_phase(&phase, &head, meta)?;
+            Ok(())
         });
         match saved.await {
             // The phase is in the journal, and the writer can still save. If the disk stays full, a later save returns its own error.
@@ -127,16 +183,14 @@ impl Journal {
     /// An error if it can't be written; also the error of an earlier save whose future was dropped.
     pub async fn put_blob(&mut self, name: &str, text: &str) -> Result<(), Error> {
         let (name, bytes) = (name.to_owned(), text.as_bytes().to_vec());
-        self.on_thread(0, move |writer| writer.put_blob(&name, &bytes))
+        self.on_thread(0, move |writer| Ok(writer.put_blob(&name, &bytes)?))
             .await
     }
 
     /// Runs `work` on a thread that may block, because a sync takes milliseconds. Only one call runs at a time.
     async fn on_thread<F>(&mut self, events: usize, work: F) -> Result<(), Error>
     where
-        F: FnOnce(&mut Writer<RunHead, TimedInput>) -> Result<(), checkpoint_store::Error>
-            + Send
-            + 'static,
+        F: FnOnce(&mut Writer<RunHead, TimedInput>) -> Result<(), SaveError> + Send + 'static,
     {
         self.wait_for_writer().await?;
         let Some(mut writer) = self.writer.take() else {
@@ -164,18 +218,31 @@ impl Journal {
         let saved = saving.await;
         self.saving = None;
         let saved = saved.map_err(|e| self.thread_died(e.into()))?;
-        self.epoch = saved.writer.fencing_token();
+        if self.replica.is_none() {
+            // A repair raises it.
+            self.epoch = saved.writer.fencing_token();
+        }
         self.writer = Some(saved.writer);
         self.repaired = saved.repaired.or(self.repaired.take());
-        saved
-            .result
-            .map_err(|e| Error::store(&self.run, "saved", e))?;
+        saved.result.map_err(|e| match e {
+            SaveError::Store(e) => Error::store(&self.run, "saved", e),
+            SaveError::Replica(e) => Error::replica(&self.run, e),
+        })?;
         self.unsaved.drain(..saved.events);
         Ok(())
     }
 
     fn thread_died(&self, why: io::Error) -> Error {
         Error::io("thread failed while saving in", &self.path, why)
+    }
+}
+
+/// Returns an error if the directory of a run belongs to a claim of a fleet. Only the holder of that claim may save the run.
+pub(crate) fn refuse_claimed(project: &Project, run: &RunId) -> Result<(), Error> {
+    match ClaimMark::read(&project.run_dir(run)) {
+        // A mark that can't be read counts too.
+        Some(_) => Err(Error::claimed(run)),
+        None => Ok(()),
     }
 }
 
@@ -265,7 +332,8 @@ mod tests {
         let fails = move |writer: &mut Writer<RunHead, TimedInput>| {
             is_dropped.recv().unwrap();
             let never_saved = checkpoint_store::Seq::new(9999);
-            writer.truncate_to(never_saved).map(|_| ())
+            writer.truncate_to(never_saved)?;
+            Ok(())
         };
         // The failing save has an event, which stays unsaved.
         journal.note(event(2));

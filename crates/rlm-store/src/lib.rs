@@ -18,6 +18,7 @@
 //! | `runs/RUN/blobs/` | the last text of each prompt, without a checksum |
 //! | `runs/RUN/transcripts/ITERATION-ATTEMPT.ndjson` | one [`Record`] per line, `.zst` once it is old: [`transcripts`], [`Records`] |
 //! | `runs/RUN/sessions/SESSION/` | the sessions of the agent of `rlm` itself, each one a store: [`sessions`] |
+//! | `runs/RUN/fleet.json` | marks a worker's copy of a run of a fleet, and names the claim that it was made for |
 //! | `runs/RUN/control.sock` | exists while a process works on the run; `loop-runner` creates it |
 //! | `runs/RUN/scratch/`, `survivors` | private files of the current agent, and the report of a guard after the death of the run's process |
 //! | `runs/RUN/snapshots/` | git objects of the working tree at the end of the last iteration, which `Git::changes_since` compares |
@@ -47,6 +48,7 @@
 //   notifications                           the last notifications of a run, and their acknowledgements
 //   run_head, runs                          the saved head of a run, and the runs of a project
 //   sessions                                the sessions that an agent keeps in the directory of its run
+//   replica                                 the replica of a run of a fleet, and the mark of its directory
 //   phase_facts, journal                    the facts of a finished phase, for people; the saves
 //   checkpoints, timeline                   the list of saves, and all events
 //   worktrees, disk_usage                   the worktrees of runs, and the disk usage
@@ -72,6 +74,7 @@ mod program_name;
 mod programs;
 mod project;
 mod removal;
+mod replica;
 mod run_head;
 mod run_id;
 pub mod runs;
@@ -103,6 +106,7 @@ pub use program_name::{
 pub use programs::{Program, ProgramKind};
 pub use project::Project;
 pub use removal::{KeepReason, RemovalRules};
+pub use replica::RunReplica;
 pub use run_head::{Committed, RunHead, Transfer, Uncommitted};
 pub use run_id::RunId;
 pub use runs::{RunEntry, RunState};

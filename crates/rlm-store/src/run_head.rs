@@ -1,6 +1,6 @@
 //! The saved head of a run, and its validation.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loop_state::{Head, Timestamp};
 use serde::de::Error as _;
@@ -57,6 +57,9 @@ pub struct RunHead {
     /// The number of transfers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub transfers: u32,
+    /// The top of the project on the machine that saved the run, for a run of a fleet that has moved. Paths of the settings are below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
     /// The items that the program saved in the current iteration.
     #[serde(default, skip_serializing_if = "SavedItems::is_empty")]
     pub(crate) items: SavedItems,
@@ -168,6 +171,7 @@ impl RunHead {
             origin: None,
             transfer: None,
             transfers: 0,
+            root: None,
             items: SavedItems::default(),
         }
     }

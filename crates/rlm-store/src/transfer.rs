@@ -3,6 +3,7 @@
 //! Everything here is created beside its final place and renamed last, so that a stopped or killed transfer leaves nothing that looks like a run.
 
 mod archive;
+mod claimed;
 mod export;
 mod fork;
 mod import;
@@ -11,6 +12,7 @@ mod path_map;
 mod place_files;
 mod progress;
 
+pub use claimed::{ReplicatedRun, UnpackedRun};
 pub use export::{ExportOptions, ExportTarget, Exported};
 pub use fork::{ForkPoint, Forked};
 pub use import::{ImportOptions, Imported};

@@ -23,6 +23,7 @@ use super::archive;
 use super::manifest::{self, ArchiveEntry, BUNDLE, FORMAT, GitTip, Manifest};
 use super::progress::{Cancel, StagingDirectory, TransferProgress, lock_left, run_cancellable};
 use crate::git::own_files::unfinished_archive;
+use crate::journal::refuse_claimed;
 use crate::runs::{options, refuse_damaged};
 use crate::sessions;
 use crate::{
@@ -119,6 +120,10 @@ impl Project {
             Err(_) => return Err(Error::nothing_saved(run.clone())),
         };
         refuse_transferred(&head, &how)?;
+        if !how.copy {
+            // The mark of the transfer would not be in the replica.
+            refuse_claimed(self, run)?;
+        }
         if let ExportTarget::File(path) = &to {
             refuse_existing(path)?;
         }
@@ -348,28 +353,19 @@ fn prepare_git_bundle(
     })
 }
 
-/// Lists the files of a run in its directory.
-fn files(
+/// The folders of a run with its store, and the beginnings of their files' names in an archive.
+pub(super) const STORE_FOLDERS: [(&str, &str); 2] = [("", "store/"), ("blobs", "store/blobs/")];
+
+/// Lists the files in folders of a run that an archive may have: their names in an archive, and their paths.
+pub(super) fn list_files<S: AsRef<str>>(
     dir: &Path,
-    head: &Head,
-    bundle: &Path,
-    cancel: &Cancel,
-    notes: &mut Vec<String>,
-) -> Result<Vec<ArchiveEntry>, Error> {
+    folders: impl IntoIterator<Item = (S, S)>,
+) -> Result<Vec<(String, PathBuf)>, Error> {
     let mut all = Vec::new();
-    // An earlier session never continues.
-    let session = sessions::current(dir, head).map(|id| format!("{}/{id}", sessions::FOLDER));
-    let folders = [
-        (String::new(), "store/".to_owned()),
-        ("blobs".to_owned(), "store/blobs/".to_owned()),
-        (transcript::FOLDER.to_owned(), "transcripts/".to_owned()),
-    ];
-    let folders = folders.into_iter();
-    for (folder, prefix) in folders.chain(session.map(|path| (path.clone(), path + "/"))) {
-        let folder = dir.join(folder);
+    for (folder, prefix) in folders {
+        let (folder, prefix) = (dir.join(folder.as_ref()), prefix.as_ref());
         let fail = |e| Error::io("can't read", &folder, e);
-        let entries = state_dir::entries_if_any(&folder).map_err(fail)?;
-        for path in entries {
+        for path in state_dir::entries_if_any(&folder).map_err(fail)? {
             let file = path.file_name().and_then(|file| file.to_str());
             let name = file.map(|file| format!("{prefix}{file}"));
             let is_file = state_dir::metadata(&path).map_err(fail)?.is_file();
@@ -379,6 +375,24 @@ fn files(
             }
         }
     }
+    all.sort();
+    Ok(all)
+}
+
+/// Lists the files of a run in its directory.
+fn files(
+    dir: &Path,
+    head: &Head,
+    bundle: &Path,
+    cancel: &Cancel,
+    notes: &mut Vec<String>,
+) -> Result<Vec<ArchiveEntry>, Error> {
+    // An earlier session never continues.
+    let session = sessions::current(dir, head).map(|id| format!("{}/{id}", sessions::FOLDER));
+    let session = session.map(|path| (path.clone(), path + "/"));
+    let more = [(transcript::FOLDER.to_owned(), "transcripts/".to_owned())];
+    let mut all = list_files(dir, STORE_FOLDERS)?;
+    all.extend(list_files(dir, more.into_iter().chain(session))?);
     if state_dir::is_file(bundle) {
         all.push((BUNDLE.into(), bundle.to_owned()));
     }

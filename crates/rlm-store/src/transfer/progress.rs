@@ -43,6 +43,11 @@ impl TransferProgress {
 pub(super) struct Cancel(CancellationToken);
 
 impl Cancel {
+    /// Returns a signal that is never given.
+    pub(super) fn never() -> Self {
+        Self(CancellationToken::new())
+    }
+
     pub(super) fn check(&self) -> Result<(), Error> {
         match self.0.is_cancelled() {
             true => Err(Error::stopped()),

@@ -127,6 +127,7 @@ fn full() -> RunHead {
         to: "planted.tar".into(),
     });
     head.transfers = 6;
+    head.root = Some("/srv/project".into());
     let mut begun = machine.clone();
     begun.iteration = 1;
     { head.set_item(&begun, "a.txt".into(), json!(7)) }.unwrap();
