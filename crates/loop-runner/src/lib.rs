@@ -96,7 +96,7 @@ pub use heartbeat::HeartbeatContext;
 pub use history::events_before;
 pub use hook::{Hook, HookEvent, HookEventKind, HookFunction, HookInput, HookTarget, deliver_once};
 pub use items::IterationItems;
-pub use options::{RunOutcome, RunnerOptions};
+pub use options::{RunClaim, RunOutcome, RunnerOptions};
 pub use run_event::RunEvent;
 pub use runner::preview::ResumePreview;
 pub use runner::{DriverFactory, Reloaded, Runner, drivers};

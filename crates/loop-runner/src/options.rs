@@ -1,11 +1,13 @@
 //! The options of a run, and its outcome.
 
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_duplex::ProcessName;
 use cancellable_sleep::SleepGate;
 use loop_state::{StopReason, UsageTotal, times};
-use rlm_store::{Settings, Uncommitted};
+use rlm_store::{RunReplica, Settings, Uncommitted};
 
 /// The options of this process for a run. They are not saved.
 #[derive(Clone, Debug)]
@@ -21,6 +23,9 @@ pub struct RunnerOptions {
     pub new_settings: Option<Settings>,
     /// The iteration to which [`Runner::open`](crate::Runner::open) returns; by default it continues where the run stopped. A new run ignores this option.
     pub from_iteration: Option<u32>,
+    /// The claim with which [`Runner::open`](crate::Runner::open) opens a run of a fleet; by default the run belongs to no fleet. A new run ignores
+    /// this option.
+    pub claim: Option<RunClaim>,
     /// The sleep gate of each wait: the sleep between two iterations, a pause, a rate limit, a back-off.
     ///
     /// A shutdown of the gate stops the run like a [`RunControl::Stop`](crate::RunControl::Stop) with
@@ -40,9 +45,19 @@ impl RunnerOptions {
             take_back: false,
             new_settings: None,
             from_iteration: None,
+            claim: None,
             gate,
         }
     }
+}
+
+/// A worker's claim on a run of a fleet. `Project::unpack_claimed` of `rlm-store` makes the directory that the claim opens.
+#[derive(Clone, Debug)]
+pub struct RunClaim {
+    /// The replica that gets each save before the run continues.
+    pub replica: Arc<Mutex<dyn RunReplica>>,
+    /// The top of the project on the machine that saved the run last. Paths below it are adapted to this machine, and the first save has the new paths.
+    pub root: PathBuf,
 }
 
 /// The result of this process's work on a run.

@@ -127,7 +127,8 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when nothing is saved, [`Error::is_held`] when another process works on it.
+    /// [`Error::is_not_found`] when nothing is saved, [`Error::is_held`] when another process works on it, [`Error::is_usage`] when the run belongs to
+    /// a fleet and the options have no claim.
     ///
     /// # Cancel safety
     ///
@@ -140,10 +141,16 @@ impl Runner {
         let (settings, from) = (options.new_settings.take(), options.from_iteration);
         let (project, run) = (work_tree.project(), work_tree.run().clone());
         project.run(&run)?;
-        let (mut journal, loaded) = Journal::open(project, &run, false)?;
+        let (mut journal, loaded) = match &options.claim {
+            Some(claim) => Journal::open_replicated(project, &run, claim.replica.clone())?,
+            None => Journal::open(project, &run, false)?,
+        };
         let Some(mut saved) = loaded.head else {
             return Err(runs::nothing_saved(project, &run).into());
         };
+        if let Some(claim) = &options.claim {
+            saved.move_to(project, &claim.root);
+        }
         match saved.transfer.take() {
             Some(moved) if !options.take_back => {
                 return Err(rlm_store::Error::transferred(&run, &moved.to).into());

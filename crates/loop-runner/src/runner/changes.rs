@@ -59,7 +59,7 @@ impl Runner {
         }
         self.saved.prompts[index] = blob;
         self.prompts[index] = text;
-        self.journal.save(&self.saved).await?;
+        self.save_now().await?;
         self.repair().await
     }
 

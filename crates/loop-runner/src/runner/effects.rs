@@ -14,10 +14,11 @@ use loop_state::{
     TurnOutcome,
 };
 use rlm_store::deadline::Deadline;
+use rlm_store::journal::Journal;
 use rlm_store::processes::without_survivors;
 use rlm_store::sweep::{REPORT, scope_in, scratch};
 use rlm_store::transcript::Transcript;
-use rlm_store::{PhaseSettings, marker_variable, state_dir, variable};
+use rlm_store::{PhaseSettings, RunHead, marker_variable, state_dir, variable};
 use tokio::time::Instant;
 
 use crate::run_event::RunEvent;
@@ -46,7 +47,10 @@ impl Runner {
                 let changed = self.uncommitted_files().await;
                 let name = phase.clone();
                 self.work_tree.check_state_dir(&self.saved.run)?;
-                let has_checkpoint = self.journal.save_phase(phase, &self.saved, changed).await?;
+                let save = async |journal: &mut Journal, head: &RunHead| {
+                    journal.save_phase(phase, head, changed).await
+                };
+                let has_checkpoint = self.save_by(save).await?;
                 self.repair().await?;
                 if !has_checkpoint {
                     self.emit(RunEvent::Warning(format!(

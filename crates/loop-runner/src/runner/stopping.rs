@@ -8,9 +8,10 @@ use loop_state::{
     AgentState, AttemptInput, MachineInput, ProcessTreeOutcome, SteerState, StopTiming, TimedInput,
     Timestamp, TurnOutcome,
 };
+use rlm_store::journal::Journal;
 use rlm_store::processes::without_survivors;
 use rlm_store::transcript::Transcript;
-use rlm_store::{Leftovers, sessions};
+use rlm_store::{Leftovers, RunHead, sessions};
 use tokio::sync::watch;
 
 use crate::run_event::RunEvent;
@@ -176,11 +177,20 @@ impl Runner {
         note(&self.control.shutdown, &self.control.view, by, awaited, now);
     }
 
-    /// Saves the run. A stop that is requested meanwhile begins at once, so that its countdown does not wait for the save.
+    /// Saves the run, as [`save_by`](Self::save_by) does.
     pub(super) async fn save_now(&mut self) -> Result<(), Error> {
+        self.save_by(Journal::save).await
+    }
+
+    /// Saves the run by a call of its journal. A stop that is requested meanwhile begins at once, so that its countdown does not wait for the save. A
+    /// save can take long: the replica of a run can be away for a while.
+    pub(super) async fn save_by<T>(
+        &mut self,
+        save: impl AsyncFnOnce(&mut Journal, &RunHead) -> Result<T, rlm_store::Error>,
+    ) -> Result<T, Error> {
         self.note_awaited(Some(Awaited::Save));
         let saved = {
-            let save = self.journal.save(&self.saved);
+            let save = save(&mut self.journal, &self.saved);
             tokio::pin!(save);
             tokio::select! {
                 biased;

@@ -151,7 +151,7 @@ impl Runner {
         {
             self.saved.advance(self.machine.head());
             self.work_tree.check_state_dir(&self.saved.run)?;
-            self.journal.save(&self.saved).await?;
+            self.save_now().await?;
             self.repair().await?;
             self.restore_socket();
         }

@@ -6,6 +6,7 @@
 )]
 
 mod begin;
+mod claims;
 mod events;
 mod examples;
 mod items;

@@ -7,13 +7,14 @@ use agent_drivers::AgentConfig;
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, EndReason};
 use cancellable_sleep::SleepGate;
-use loop_runner::{RunControl, RunEvent, RunOutcome, Runner, RunnerOptions};
+use loop_runner::{DriverFactory, RunControl, RunEvent, RunOutcome, Runner, RunnerOptions};
 use loop_state::{Evidence, Request, ReviewDecision, RunUpdate, StopReason};
 use rlm_store::{PhaseSettings, Project, RunHead, Settings, WorkingTreeLock};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 /// The agents of a pipeline's phases; each one reports a result.
+#[derive(Clone)]
 pub(crate) struct Agents(Vec<(&'static str, ScriptedDriver)>);
 
 impl Agents {
@@ -30,8 +31,18 @@ impl Agents {
         Self(["plan", "build", "check"].map(agent).into())
     }
 
+    /// Returns the factory of these agents' drivers.
+    pub(crate) fn factory(&self) -> DriverFactory {
+        let agents = self.0.clone();
+        Box::new(move |phase, _| {
+            let mut agents = agents.iter();
+            let (_, driver) = agents.find(|(name, _)| *name == phase.name).unwrap();
+            Ok(Box::new(driver.clone()) as Box<dyn agent_duplex::Driver>)
+        })
+    }
+
     /// Returns the prompts that the agent of a phase received.
-    fn told(&self, phase: &str) -> Vec<String> {
+    pub(crate) fn told(&self, phase: &str) -> Vec<String> {
         let mut agents = self.0.iter();
         agents
             .find(|(name, _)| *name == phase)
@@ -81,14 +92,8 @@ pub(crate) async fn run_to_end(
         None => Runner::open(work_tree, options).await.unwrap(),
     };
     let (control, wishes) = mpsc::channel(8);
-    let drivers = agents.0.clone();
-    let factory = Box::new(move |phase: &rlm_store::PhaseSettings, _| {
-        let mut agents = drivers.iter();
-        let (_, driver) = agents.find(|(name, _)| *name == phase.name).unwrap();
-        Ok(Box::new(driver.clone()) as Box<dyn agent_duplex::Driver>)
-    });
     // The future of a run is `Send`, so a run can be a task of its own.
-    let running = tokio::spawn(runner.run(factory, wishes));
+    let running = tokio::spawn(runner.run(agents.factory(), wishes));
     answers.reverse();
     while let Some((_, news)) = news.recv().await {
         if let RunEvent::Update(RunUpdate::Review(_)) = news {
