@@ -210,7 +210,7 @@ fn build(
             "--locked",
             "--release",
             "--bin=rlm",
-            "--features=api,webhook",
+            "--features=api,view,webhook",
             "-p",
             package,
         ])
@@ -236,7 +236,14 @@ fn tried(program: &Path, stamp: &Stamp) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let agent = "cat >/dev/null; echo done";
     let run = ["run", "--once", "-p", "Say done.", "--", "sh", "-c", agent];
-    said(program, &run, folder.path()).map(drop)
+    said(program, &run, folder.path())?;
+    // It refuses this address only if it has the page.
+    let view = ["view", "--no-open", "--listen", "192.0.2.1:80"];
+    match said(program, &view, folder.path()) {
+        Err(refused) if refused.contains("ssh -L 80") => Ok(()),
+        Err(other) => Err(other),
+        Ok(_) => Err("rlm view listens on the address of another machine".into()),
+    }
 }
 
 /// Adds the completions and manual pages, which the program generates.
