@@ -1,5 +1,6 @@
 //! `rlm view` for browsers of other machines: encrypted and with a password, or behind a reverse proxy.
 
+use std::io::BufRead as _;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -97,8 +98,31 @@ fn cookie_of(login: &HttpResponse) -> &str {
     assert_eq!((login.status, login.header("location")), (303, Some("/")));
     let cookie = login.header("set-cookie").unwrap();
     let (cookie, rest) = cookie.split_once("; ").unwrap();
+    assert!(cookie.starts_with("__Host-rlm-view="), "{cookie}");
     assert_eq!(rest, "Path=/; HttpOnly; SameSite=Lax; Secure");
     cookie
+}
+
+/// Sends the form of a new run, as a page of this machine does.
+fn expect_no_new_run(
+    scene: &Scene,
+    own: &impl Fn(&str, &str) -> HttpRequest,
+    send: &impl Fn(HttpRequest) -> HttpResponse,
+) {
+    let runs = scene.statuses().len();
+    let page = send(own("GET", "/inbox")).body;
+    let (_, secret) = page.split_once("<meta name=\"csrf\" content=\"").unwrap();
+    let (secret, _) = secret.split_once('"').unwrap();
+    let project = fs_err::canonicalize(scene.file(".")).unwrap();
+    let project = project.display();
+    let form = format!("csrf={secret}&action=start&project={project}&prompt=x&iterations=1");
+    let request = own("POST", "/new").header("origin", URL).body(FORM, form);
+    let refused = send(request);
+    assert!(
+        refused.status == 403 && refused.body.contains("starts no runs"),
+        "{refused:?}"
+    );
+    assert_eq!(scene.statuses().len(), runs);
 }
 
 #[test]
@@ -118,6 +142,11 @@ fn v11_with_tls_and_a_password_the_page_works_from_other_addresses() {
     assert_eq!(closed.status, 401);
     assert!(closed.body.contains("type=\"password\""), "{closed:?}");
     assert!(!closed.body.contains(&scene.run_id()), "{closed:?}");
+    let form = send(remote.request("GET", "/login"));
+    assert!(
+        form.status == 200 && form.body.contains("type=\"password\""),
+        "{form:?}"
+    );
     assert_eq!(enter("correct horse", URL).status, 403);
     assert_eq!(enter(PASSWORD, "https://evil.example").status, 403);
     let entered = enter(PASSWORD, URL);
@@ -131,6 +160,7 @@ fn v11_with_tls_and_a_password_the_page_works_from_other_addresses() {
     // A new run may execute any command.
     assert!(!list.body.contains("href=\"/new\""), "{list:?}");
     assert_eq!(send(own("GET", "/new")).status, 403);
+    expect_no_new_run(&scene, &own, &send);
     let other = HttpRequest::new(remote.port, "GET", "/").header("host", "other.example");
     assert_eq!(send(other).status, 421);
     // Without encryption there is no answer.
@@ -187,20 +217,34 @@ fn v11_secrets_that_are_missing_weak_or_readable_are_refused() {
 #[test]
 fn v11_page_behind_a_proxy_has_the_public_address() {
     let scene = Scene::new("print ready");
+    scene.run(&["--once"]).run(LONG).expect_code(0);
     let remote = Remote::new(&scene, "0", &["--public-url", URL]);
     let send = |request: HttpRequest| request.send().unwrap();
     let closed = send(remote.request("GET", "/"));
     assert_eq!(closed.status, 401);
     assert!(!closed.body.contains("password"), "{closed:?}");
     let login = send(remote.request("GET", remote.path()));
-    let own = remote
-        .request("GET", "/")
-        .header("cookie", cookie_of(&login));
-    assert_eq!(send(own).status, 200);
+    let own = |method: &str, path: &str| {
+        let request = remote.request(method, path);
+        request.header("cookie", cookie_of(&login))
+    };
+    assert_eq!(send(own("GET", "/")).status, 200);
+    expect_no_new_run(&scene, &own, &send);
+    // A proxy that collects an answer before it passes it on would hold the live changes back.
+    let mut events = own("GET", "/events?topic=inbox").open().unwrap();
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(events.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    assert!(head.contains("x-accel-buffering: no"), "{head}");
     let address = format!("127.0.0.1:{}", remote.port);
     for host in [address.as_str(), "other.example"] {
         let request = HttpRequest::new(remote.port, "GET", "/").header("host", host);
-        assert_eq!(send(request).status, 421, "{host}");
+        let refused = send(request);
+        assert!(
+            refused.status == 421 && refused.body.contains("pass it on"),
+            "{refused:?}"
+        );
     }
     remote.server.signal(rustix::process::Signal::TERM);
 }
@@ -215,7 +259,9 @@ fn pair_shows_a_code_for_a_phone_if_it_can_reach_the_page() {
     drop(browser);
     let remote = Remote::new(&scene, "0", &["--public-url", URL]);
     let (running, terminal) = scene.rlm(&["view", "pair"]).spawn_on_terminal();
-    terminal.sees("\u{2588}\u{2580}\u{2580}\u{2580}", LONG);
+    // The upper edges of the two upper corners, dark beside the light border.
+    terminal.sees("████ ▄▄▄▄▄ █", LONG);
+    terminal.sees("█ ▄▄▄▄▄ ████", LONG);
     running.wait(LONG).expect_code(0);
     remote.server.signal(rustix::process::Signal::TERM);
 }

@@ -1,11 +1,11 @@
-//! How browsers reach the server: the address that it listens on, the address for browsers, and the encryption. Beyond this machine, both encryption
-//! and a password are required.
+//! How browsers reach the server: the address that it listens on, the address for browsers, and the encryption. A server that listens beyond this
+//! machine needs both encryption and a password.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -95,24 +95,34 @@ impl FromStr for PublicUrl {
             Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
             _ => (&*host, None),
         };
-        let is_address = name
-            .strip_prefix('[')
-            .and_then(|it| it.strip_suffix(']'))
-            .is_some_and(|it| it.parse::<Ipv6Addr>().is_ok());
-        let is_part = |part: &str| {
-            !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-        };
-        if !is_address && !name.split('.').all(is_part) {
-            return Err(expected.into());
-        }
+        let name = canonical(name).ok_or(expected)?;
         // A browser leaves this port out of the header `Host`.
         let host = match port.map(str::parse::<u16>) {
-            None | Some(Ok(443)) => name.to_owned(),
+            None | Some(Ok(443)) => name,
             Some(Ok(port)) if port > 0 => format!("{name}:{port}"),
             Some(_) => return Err(expected.into()),
         };
         Ok(Self { host })
     }
+}
+
+/// Returns the name of a host as a browser sends it.
+fn canonical(name: &str) -> Option<String> {
+    if let Some(address) = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+        let address: Ipv6Addr = address.parse().ok()?;
+        return Some(format!("[{address}]"));
+    }
+    let is_part = |part: &str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
+    // A browser takes a name that ends with a number for an address, also a short form such as 127.1.
+    let is_number = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+    let is_address = name.rsplit('.').next().is_some_and(is_number);
+    let is_right = match is_address {
+        true => name.parse::<Ipv4Addr>().is_ok(),
+        false => name.split('.').all(is_part),
+    };
+    is_right.then(|| name.to_owned())
 }
 
 /// The certificate that encrypts the connections of browsers, and the password that they log in with.
@@ -129,8 +139,8 @@ impl fmt::Debug for Encryption {
 }
 
 impl Encryption {
-    /// Reads the certificates of the server, its key, and the password. The first two are PEM; only this user may read the last two. The line break at
-    /// the end of the password doesn't count.
+    /// Reads the certificates of the server, its key, and the password. The first two are PEM; only this user may read the last two, which may be pipes.
+    /// The line break at the end of the password doesn't count.
     ///
     /// # Errors
     ///
@@ -197,8 +207,9 @@ enum Readers {
 }
 
 fn read(path: &Path, readers: Readers) -> io::Result<Vec<u8>> {
-    // Opening a FIFO waits for a writer, and a directory has no bytes.
-    if !std::fs::metadata(path)?.is_file() {
+    // A directory has no bytes, and a device perhaps no end. A secret may come through a pipe, so that no agent finds it in a file.
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() && (readers == Readers::Any || !kind.is_fifo()) {
         return Err(io::Error::other("it is not a file"));
     }
     let file = File::open(path)?;
@@ -232,6 +243,7 @@ mod tests {
             ("https://192.0.2.1:8443", "192.0.2.1:8443"),
             ("https://[2001:db8::1]", "[2001:db8::1]"),
             ("https://[2001:db8::1]:8443", "[2001:db8::1]:8443"),
+            ("https://[2001:0DB8:0::1]", "[2001:db8::1]"),
         ] {
             let host = host.to_owned();
             assert_eq!(text.parse(), Ok(PublicUrl { host }), "{text}");
@@ -249,6 +261,8 @@ mod tests {
             "https://runs example",
             "https://[::1",
             "https://a..b",
+            "https://127.1",
+            "https://127.0.0.0x1",
         ] {
             assert!(text.parse::<PublicUrl>().is_err(), "{text}");
         }

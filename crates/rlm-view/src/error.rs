@@ -10,8 +10,8 @@ use std::path::PathBuf;
 pub enum ViewError {
     /// The address is not that of this machine, and nothing encrypts.
     #[error(
-        "`{0}` is not 127.0.0.1, and nothing encrypts the page there; from another machine, connect with: ssh -L {port}:127.0.0.1:{port} HOST",
-        port = .0.port()
+        "`{0}` is not 127.0.0.1, and nothing encrypts the page there (--tls-cert does); or connect with: ssh -L {port}:127.0.0.1:{port} HOST",
+        port = match .0.port() { 0 => "PORT".to_owned(), port => port.to_string() }
     )]
     NotLocalhost(SocketAddr),
     /// The page is encrypted, and nothing says under which name browsers find it.

@@ -15,7 +15,7 @@ pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(7 * 86_400);
 /// The largest number of open links and of sessions; the oldest makes room.
 const MAX_LINKS: usize = 16;
 const MAX_SESSIONS: usize = 64;
-/// The number of wrong attempts in [`ATTEMPT_TIME`] after which the page reports only that there were too many.
+/// The number of wrong attempts in [`ATTEMPT_TIME`] after which the page reports that there were too many.
 const MAX_ATTEMPTS: u32 = 10;
 const ATTEMPT_TIME: Duration = Duration::from_secs(60);
 
@@ -118,8 +118,28 @@ pub(crate) enum LoginError {
 pub(crate) struct Logins {
     links: Vec<Link>,
     sessions: Vec<Session>,
-    wrong: u32,
-    wrong_since: Timestamp,
+    wrong_links: WrongAttempts,
+    wrong_passwords: WrongAttempts,
+}
+
+/// The number of wrong attempts within [`ATTEMPT_TIME`].
+#[derive(Debug, Default)]
+struct WrongAttempts {
+    count: u32,
+    since: Timestamp,
+}
+
+impl WrongAttempts {
+    fn are_too_many(&self, now: Timestamp) -> bool {
+        self.count >= MAX_ATTEMPTS && now.since(self.since) < ATTEMPT_TIME
+    }
+
+    fn add(&mut self, now: Timestamp) {
+        if now.since(self.since) >= ATTEMPT_TIME {
+            (self.count, self.since) = (0, now);
+        }
+        self.count = self.count.saturating_add(1);
+    }
 }
 
 impl Logins {
@@ -146,7 +166,13 @@ impl Logins {
         self.expire(now);
         let found = link.and_then(|link| self.links.iter().position(|it| it.secret.is(link)));
         let Some(found) = found else {
-            return Err(self.count_wrong(now));
+            // The right link works at any time: a guess has no chance.
+            let are_too_many = self.wrong_links.are_too_many(now);
+            self.wrong_links.add(now);
+            return Err(match are_too_many {
+                true => LoginError::TooMany,
+                false => LoginError::Unknown,
+            });
         };
         let role = self.links.remove(found).role;
         Ok(self.begin(role, new, now))
@@ -162,16 +188,14 @@ impl Logins {
         now: Timestamp,
     ) -> Result<Session, LoginError> {
         self.expire(now);
-        if self.wrong > MAX_ATTEMPTS && now.since(self.wrong_since) < ATTEMPT_TIME {
+        if self.wrong_passwords.are_too_many(now) {
             return Err(LoginError::TooMany);
         }
         if expected.is_some_and(|it| it.is(given)) {
             return Ok(self.begin(role, new, now));
         }
-        match self.count_wrong(now) {
-            LoginError::TooMany => Err(LoginError::TooMany),
-            _ => Err(LoginError::WrongPassword),
-        }
+        self.wrong_passwords.add(now);
+        Err(LoginError::WrongPassword)
     }
 
     fn begin(&mut self, role: Role, new: [Secret; 2], now: Timestamp) -> Session {
@@ -221,18 +245,6 @@ impl Logins {
     fn expire(&mut self, now: Timestamp) {
         self.links.retain(|it| it.until > now);
         self.sessions.retain(|it| it.until > now);
-    }
-
-    /// Counts a wrong attempt. The right link works at any time: a guess has no chance, and nobody can lock the owner out.
-    fn count_wrong(&mut self, now: Timestamp) -> LoginError {
-        if now.since(self.wrong_since) >= ATTEMPT_TIME {
-            (self.wrong, self.wrong_since) = (0, now);
-        }
-        self.wrong = self.wrong.saturating_add(1);
-        match self.wrong > MAX_ATTEMPTS {
-            true => LoginError::TooMany,
-            false => LoginError::Unknown,
-        }
     }
 }
 
@@ -292,6 +304,10 @@ mod tests {
     fn v11_right_password_begins_a_session_and_guesses_are_limited() {
         let mut logins = Logins::default();
         let password = Password::new("correct horse battery");
+        for _ in 0..20 {
+            // Wrong links, which any page can open, don't lock the password.
+            let _wrong = logins.redeem(None, [secret(3), secret(4)], at(0));
+        }
         let new = [secret(3), secret(4)];
         let mut enter = |given: &str, now| {
             let session = logins.enter((Some(&password), given), Role::Viewer, new, at(now));

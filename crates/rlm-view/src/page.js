@@ -411,8 +411,13 @@
 
   // The way back to the list keeps its filter, in this tab.
   const LIST = "list";
-  if (location.pathname === "/") sessionStorage.setItem(LIST, location.search);
-  const list = "/" + (sessionStorage.getItem(LIST) ?? "");
+  let list = "/";
+  try {
+    if (location.pathname === "/") sessionStorage.setItem(LIST, location.search);
+    list += sessionStorage.getItem(LIST) ?? "";
+  } catch {
+    // The browser stores nothing.
+  }
   for (const link of document.querySelectorAll(".crumbs a[href='/']")) link.href = list;
 
   document.addEventListener("keydown", (event) => {
@@ -422,6 +427,8 @@
       event.target.form.querySelector("button.main").click();
     } else if (isField || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) {
       if (event.key === "Escape") event.target.blur();
+    } else if (event.key === "Escape") {
+      endToast();
     } else if (event.key === "/") {
       const field = document.querySelector("input[type=search], #steer-text");
       if (field) { event.preventDefault(); field.focus(); }

@@ -29,7 +29,7 @@ use crate::actions::{self, ActionForm, ActionResult};
 use crate::app::{App, new_secret};
 use crate::connections::Connection;
 use crate::login::{LoginError, Logins, Secret, Session};
-use crate::origin::{Headers, Refusal};
+use crate::origin::{Headers, PageOrigin, Refusal};
 use crate::pages::list::{Filter, ListRows, list};
 use crate::pages::new_run::{NewRunForm, NewRunNote, new_run};
 use crate::pages::run::{ShownTranscript, Tab, attempt_name, crumbs, heading, run, tabs, topic};
@@ -39,10 +39,10 @@ use crate::runs::{Runs, now};
 use crate::stream::{self, MAX_TOPICS, Topic};
 use crate::{attempts, export, iteration_changes};
 
-/// The name of the cookie of a session.
-const COOKIE_NAME: &str = "rlm-view";
 /// The largest body of a request, in bytes. A run accepts no longer message.
 const MAX_BODY: usize = 1 << 20;
+/// The largest body of a request without a session.
+const MAX_LOGIN: usize = 4096;
 /// The time in which the body of a request must arrive.
 const FORM_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time in which the answer to a request must begin. It is longer than the program waits for one of its own commands.
@@ -80,10 +80,18 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
+/// Returns the name of the cookie of a session. A browser accepts the name of a public page only from its own host, and only encrypted.
+fn cookie_name(origin: &PageOrigin) -> &'static str {
+    match origin.is_public() {
+        true => "__Host-rlm-view",
+        false => "rlm-view",
+    }
+}
+
 /// An error page.
 #[derive(Debug)]
 enum Problem {
-    WrongHost,
+    WrongHost(PageOrigin),
     OtherSite,
     NoSession,
     /// As `NoSession`, on a page that has a password.
@@ -107,9 +115,12 @@ impl IntoResponse for Problem {
             Self::Login(LoginError::WrongPassword) => {
                 return ask(StatusCode::FORBIDDEN, Some("This is not the password."));
             }
-            Self::WrongHost => (
+            Self::WrongHost(origin) => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "This address doesn't belong to the page. Open it with: rlm view".into(),
+                match origin.is_public() {
+                    true => format!("The page is at {} only. A reverse proxy must keep the header Host, and pass it on.", origin.url()),
+                    false => "This address doesn't belong to the page. Open it with: rlm view".into(),
+                },
             ),
             Self::OtherSite => (
                 StatusCode::FORBIDDEN,
@@ -184,7 +195,7 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     let path = request.uri().path();
     let is_open = path == "/login" || path.starts_with("/assets/");
     let mut response = match app.origin.refuse(is_read, shown) {
-        Some(Refusal::WrongHost) => Problem::WrongHost.into_response(),
+        Some(Refusal::WrongHost) => Problem::WrongHost(app.origin.clone()).into_response(),
         Some(Refusal::OtherSite) => Problem::OtherSite.into_response(),
         None => match session(&app, headers) {
             Some(session) => {
@@ -199,9 +210,9 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
                 };
                 request.extensions_mut().insert(session);
                 request.extensions_mut().insert(context);
-                respond(next, request).await
+                respond(next, request, MAX_BODY).await
             }
-            None if is_open => respond(next, request).await,
+            None if is_open => respond(next, request, MAX_LOGIN).await,
             None if app.password.is_some() => Problem::NoPassword.into_response(),
             None => Problem::NoSession.into_response(),
         },
@@ -211,9 +222,9 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
 }
 
 /// Answers a request, whose body must arrive in time.
-async fn respond(next: Next, request: Request) -> Response {
+async fn respond(next: Next, request: Request, max: usize) -> Response {
     let (head, body) = request.into_parts();
-    match timeout(FORM_TIMEOUT, to_bytes(body, MAX_BODY)).await {
+    match timeout(FORM_TIMEOUT, to_bytes(body, max)).await {
         Ok(Ok(body)) => next.run(Request::from_parts(head, Body::from(body))).await,
         Ok(Err(_)) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
@@ -230,7 +241,7 @@ async fn limit_answer(limit: Duration, request: Request, next: Next) -> Response
 fn session(app: &App, headers: &HeaderMap) -> Option<Session> {
     let cookies = only(headers, COOKIE.as_str())?.split(';');
     let values = cookies.filter_map(|it| it.trim().split_once('='));
-    let mut ours = values.filter(|(name, _)| *name == COOKIE_NAME);
+    let mut ours = values.filter(|(name, _)| *name == cookie_name(&app.origin));
     let (_, value) = ours.next()?;
     app.logins().session(Secret::parse(value)?, now())
 }
@@ -285,6 +296,9 @@ async fn log_in(
     if purposes.iter().flatten().any(|it| it.contains("prefetch")) {
         return StatusCode::NO_CONTENT.into_response();
     }
+    if query.link.is_empty() && app.password.is_some() {
+        return html_response(login_page(None));
+    }
     let redeem = |new| app.logins().redeem(Secret::parse(&query.link), new, now());
     begin_session(&app, redeem)
 }
@@ -327,7 +341,8 @@ fn cookie(app: &App, value: &str) -> String {
     } else {
         ""
     };
-    format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Lax{only}")
+    let name = cookie_name(&app.origin);
+    format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax{only}")
 }
 
 #[derive(Deserialize)]
@@ -881,7 +896,13 @@ async fn events(
     let topics = topics.into_iter().filter(|(name, _)| name == "topic");
     let topics = topics.filter_map(|(_, name)| Some((name.clone(), Topic::parse(&name)?)));
     let topics = topics.collect();
-    stream::stream(app, session, context, topics).into_response()
+    let stream = stream::stream(app, session, context, topics);
+    // Otherwise a reverse proxy may collect events before it passes them on.
+    (
+        [(HeaderName::from_static("x-accel-buffering"), "no")],
+        stream,
+    )
+        .into_response()
 }
 
 #[cfg(test)]

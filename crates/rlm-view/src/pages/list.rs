@@ -213,13 +213,13 @@ impl ListRows {
         html! {
             nav id="more" class="more" aria-label="Further runs" {
                 @if filter.from > 0 {
-                    a href={ "/?" (filter.query(filter.from.saturating_sub(PAGE))) } { "Newer" }
+                    a href={ "/?" (filter.query(filter.from.saturating_sub(PAGE))) } { "Previous" }
                 }
                 @if self.selected > PAGE {
                     span { (filter.from.saturating_add(1)) "–" (end) " of " (self.selected) }
                 }
                 @if end < self.selected {
-                    a href={ "/?" (filter.query(end)) } { "Older" }
+                    a href={ "/?" (filter.query(end)) } { "Next" }
                 }
             }
         }

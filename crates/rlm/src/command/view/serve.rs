@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loop_runner::control::agent_of_this_process;
-use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
+use qrcode::{EcLevel, QrCode};
 use rlm_store::{index, state_dir};
 use rlm_view::{Access, Encryption, Role, RunningView, ViewError, ViewServer};
 
@@ -135,8 +135,8 @@ fn show_to_phone(link: &str) {
         anstream::eprintln!("a phone can't reach this page; see: {rlm} view --help");
         return;
     }
-    // A link is shorter than the largest code.
-    if let Ok(code) = QrCode::new(link) {
+    // A link is shorter than the largest code. The smallest code fits a terminal of 24 lines.
+    if let Ok(code) = QrCode::with_error_correction_level(link, EcLevel::L) {
         let mut image = code.render::<Dense1x2>();
         // Light on dark, as a terminal is. The border is a part of the code.
         image
