@@ -89,7 +89,8 @@ impl Task {
     /// Kills a process of the run in the middle of a step. `before` is the number of requests that the model had before `run` started.
     fn kill_in(&self, step: Step, before: usize, mut run: Running) -> Ended {
         match step {
-            Step::Tool("bash") => self.wait_for("effects"),
+            // The shell creates the file before it writes the line.
+            Step::Tool("bash") => wait_for("effect", LONG, || (self.effects() > 0).then_some(())),
             Step::Tool(name) => {
                 let started = format!("\"tool\":\"{name}\"");
                 run.until(name, LONG, |run| {
