@@ -29,8 +29,8 @@ pub(crate) struct ViewArgs {
     /// Listen on this port of 127.0.0.1 and ::1 [default: any free port]; another address needs --tls-cert
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// The address of the page for browsers of other machines, such as https://runs.example:8443
-    #[arg(long, value_name = "URL")]
+    /// The address of the page for browsers of other machines
+    #[arg(long, value_name = "https://NAME[:PORT]")]
     pub(crate) public_url: Option<String>,
     /// Encrypt with this certificate (PEM, with the certificates between it and the root)
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "password_file", "public_url"])]

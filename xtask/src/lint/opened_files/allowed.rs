@@ -237,6 +237,11 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
         reason: "It opens /dev/tty.",
     },
     AllowedCalls {
+        file: "crates/rlm-view/src/access.rs",
+        calls: &["std::fs::File::open", "std::fs::metadata"],
+        reason: "It reads the certificate, the key and the password that the user names on the command line.",
+    },
+    AllowedCalls {
         file: "crates/rlm/src/command/checkpoints.rs",
         calls: &["fs_err::File::open", "fs_err::metadata"],
         reason: "It opens the input that the user names, which may also be a pipe; Ctrl-C ends the wait.",
@@ -295,10 +300,5 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
         file: "crates/rlm/src/resolve/checks.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves the prompt file to refuse a link out of the project, and opens nothing.",
-    },
-    AllowedCalls {
-        file: "crates/rlm-view/src/access.rs",
-        calls: &["std::fs::File::open", "std::fs::metadata"],
-        reason: "It reads the certificate, the key and the password that the user names on the command line.",
     },
 ];
