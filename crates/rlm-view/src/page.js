@@ -328,7 +328,7 @@
     place.textContent = text;
     place.className = isBad ? "bad" : "good";
     clearTimeout(toast.timer);
-    // An error stays until a click.
+    // An error stays until a click or Escape.
     if (!isBad) toast.timer = setTimeout(endToast, 8000);
   }
 

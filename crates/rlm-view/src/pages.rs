@@ -128,7 +128,7 @@ pub(crate) fn login_page(wrong: Option<&str>) -> String {
                 input id="password" name="password" type="password" autocomplete="current-password" required autofocus;
                 button { "Log in" }
             }
-            p { "The password is in the file that " code { "rlm view" } " was started with. Without it: " code { "rlm view pair" } " prints a link." }
+            p { "The person who started " code { "rlm view" } " chose the password. " code { "rlm view pair" } " prints a link that needs none." }
         }
     };
     document("Log in · rlm", &html! {}, &body)
