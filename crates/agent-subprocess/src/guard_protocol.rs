@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 /// Increases with each change of the messages, because `guard_program` can name a binary of another version.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The maximum size of one frame. On Linux the arguments and the environment of a program have a few MiB at most.
 const MAX_FRAME: usize = 64 << 20;
 /// The maximum number of descriptors that the guard keeps open for the host.
@@ -93,6 +93,8 @@ pub(crate) enum GuardMessage {
         start_time: u64,
         refused: Option<String>,
     },
+    /// The guard has read the whole spec and is about to spawn the program. A guard that ends without this message has spawned nothing.
+    Accepted,
     Spawned {
         pid: u32,
     },

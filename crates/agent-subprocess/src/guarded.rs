@@ -60,69 +60,16 @@ pub(crate) async fn start(
     descriptors: &[BorrowedFd<'_>],
     marker: Marker,
 ) -> Result<TreeHandle, Failure> {
-    let failed = |what: String| Failure::of_guard(path, what);
     let spec = frame(spec);
-    // Send a small spec early, so that it is there when the guard is ready. This saves one round trip.
-    let (early, late) = if spec.len() <= MAX_EARLY_BYTES {
-        (Some(&*spec), None)
-    } else {
-        (None, Some(&*spec))
-    };
-    let mut line = start_until_hello(path, &marker, early, descriptors).await?;
-    let reply = timeout(REPLY_TIMEOUT, async {
-        let sent_spec = match late {
-            Some(spec) => send_to_guard(&line.socket, spec, descriptors).await,
-            None => Ok(()),
-        };
-        // A guard that did not receive the whole spec can still have sent the reason.
-        line.next()
-            .await
-            .and_then(|notice| sent_spec.map(|()| notice))
-    });
-    let main = match reply.await {
-        Ok(Ok(Some(GuardMessage::Spawned { pid }))) => pid,
-        Ok(Ok(Some(GuardMessage::SpawnFailed {
-            errno,
-            in_directory,
-        }))) => {
-            line.process.wait_for_end().await;
-            return Err(Failure::NotSpawned {
-                source: io::Error::from_raw_os_error(errno),
-                in_directory,
-            });
+    for _ in 0..TRIES {
+        let mut line = spawn_guard(path, &marker).map_err(Failure::Other)?;
+        if let Some(main) = line.launch(path, &spec, descriptors, &marker).await? {
+            return Ok(line.follow(main, marker));
         }
-        Ok(Ok(_)) => return Err(failed("ended before it spawned the agent".to_owned())),
-        Ok(Err(error)) => return Err(failed(format!("did not receive its spec ({error})"))),
-        Err(_) => {
-            return Err(Failure::late_guard(path, "did not spawn the program"));
-        }
-    };
-    let socket = Arc::new(line.socket);
-    let (sender, progress) = watch::channel(TreeProgress::default());
-    let give_up = Arc::new(Notify::new());
-    let orders = TreeChannel::Guard {
-        socket: socket.clone(),
-        guard: line.guard,
-    };
-    let keeper = TreeHandle {
-        main,
-        channel: orders,
-        progress,
-        give_up: give_up.clone(),
-        marker: marker.clone(),
-    };
-    let guard = line.guard;
-    let lost = LostGuard { guard, main };
-    tokio::spawn(follow_guard(
-        line.process,
-        lost,
-        socket,
-        line.inbox,
-        sender,
-        give_up,
-        marker,
-    ));
-    Ok(keeper)
+        line.process.end().await;
+    }
+    let what = format!("ended {TRIES} times before it answered");
+    Err(Failure::of_guard(path, what))
 }
 
 /// The process of a guard. It stays in the list of guards until it is reaped, so no sweep takes it for an orphan. If this is dropped before, a task of
@@ -145,6 +92,12 @@ impl GuardProcess {
         if let Some(child) = &mut self.child {
             let _killed_or_gone = child.start_kill();
         }
+    }
+
+    /// Kills the guard, and waits for its end.
+    async fn end(&mut self) {
+        self.kill();
+        self.wait_for_end().await;
     }
 
     /// Waits for the end of the guard, for at most [`times::GUARD_EXIT`]. Returns whether it has ended.
@@ -174,7 +127,7 @@ impl Drop for GuardProcess {
     }
 }
 
-/// A guard that has sent its hello.
+/// A guard that has no program yet.
 struct GuardConnection {
     process: GuardProcess,
     socket: UnixStream,
@@ -186,68 +139,123 @@ impl GuardConnection {
     async fn next(&mut self) -> io::Result<Option<GuardMessage>> {
         next(&self.socket, &mut self.inbox).await
     }
-}
 
-/// Starts guards until one sends its hello. Sends the spec early to each, if the spec fits into the socket.
-async fn start_until_hello(
-    path: &Path,
-    marker: &Marker,
-    spec: Option<&[u8]>,
-    descriptors: &[BorrowedFd<'_>],
-) -> Result<GuardConnection, Failure> {
-    let failed = |what: String| Failure::of_guard(path, what);
-    for _ in 0..TRIES {
-        let (process, socket) = spawn_guard(path, marker).map_err(Failure::Other)?;
-        let guard = ProcessId {
-            pid: process.pid,
-            start_time: 0,
-        };
-        let mut line = GuardConnection {
-            process,
-            socket,
-            inbox: Inbox::default(),
-            guard,
-        };
+    /// Makes the guard spawn the program. Returns the pid of the program, or `None` if the guard ended and has certainly spawned nothing.
+    async fn launch(
+        &mut self,
+        path: &Path,
+        spec: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+        marker: &Marker,
+    ) -> Result<Option<u32>, Failure> {
+        let failed = |what: String| Failure::of_guard(path, what);
+        let not_sent = |error: io::Error| failed(format!("did not receive its spec ({error})"));
+        // Send a small spec early, so that it is there when the guard is ready. This saves one round trip.
+        let is_early = spec.len() <= MAX_EARLY_BYTES;
         let hello = timeout(REPLY_TIMEOUT, async {
-            if let Some(spec) = spec {
-                // If the guard is already gone, its hello is missing too.
-                let _sent_or_gone = send_to_guard(&line.socket, spec, descriptors).await;
+            if is_early {
+                send_to_guard(&self.socket, spec, descriptors).await?;
             }
-            line.next().await
+            Ok(self.next().await)
         });
         match hello.await {
-            Ok(Ok(Some(GuardMessage::Hello { version, .. }))) if version != VERSION => {
+            Ok(Ok(Ok(Some(GuardMessage::Hello { version, .. })))) if version != VERSION => {
                 return Err(failed(format!(
                     "uses protocol version {version} instead of {VERSION}"
                 )));
             }
-            Ok(Ok(Some(GuardMessage::Hello {
+            Ok(Ok(Ok(Some(GuardMessage::Hello {
                 refused: Some(reason),
                 ..
-            }))) => {
-                line.process.wait_for_end().await;
+            })))) => {
+                self.process.wait_for_end().await;
                 return Err(Failure::Refused(reason));
             }
-            Ok(Ok(Some(GuardMessage::Hello { start_time, .. }))) => {
-                line.guard.start_time = start_time;
-                return Ok(line);
+            Ok(Ok(Ok(Some(GuardMessage::Hello { start_time, .. })))) => {
+                self.guard.start_time = start_time;
             }
-            Ok(Ok(Some(_))) => return Err(failed("sent no hello".to_owned())),
-            Ok(_) => {
-                line.process.wait_for_end().await;
-            }
+            Ok(Ok(Ok(None))) => return Ok(None),
+            Ok(Ok(_)) => return Err(failed("sent no hello".to_owned())),
+            Ok(Err(error)) => return Err(not_sent(error)),
             Err(_) => {
                 // A guard would end when its socket closes. But the started program is perhaps no guard and never reads, so kill it.
-                line.process.kill();
+                self.process.kill();
                 return Err(Failure::late_guard(path, "did not answer"));
             }
         }
+        let reply = timeout(REPLY_TIMEOUT, async {
+            if !is_early {
+                send_to_guard(&self.socket, spec, descriptors).await?;
+            }
+            match self.next().await {
+                Ok(None) => Ok(None),
+                Ok(Some(GuardMessage::Accepted)) => Ok(Some(self.next().await)),
+                other => Ok(Some(other)),
+            }
+        });
+        match reply.await {
+            Ok(Ok(Some(Ok(Some(GuardMessage::Spawned { pid }))))) => Ok(Some(pid)),
+            Ok(Ok(Some(Ok(Some(GuardMessage::SpawnFailed {
+                errno,
+                in_directory,
+            }))))) => {
+                self.process.wait_for_end().await;
+                Err(Failure::NotSpawned {
+                    source: io::Error::from_raw_os_error(errno),
+                    in_directory,
+                })
+            }
+            Ok(Ok(None)) => Ok(None),
+            Ok(Ok(Some(_))) => {
+                self.sweep(marker).await;
+                Err(failed("ended before it spawned the agent".to_owned()))
+            }
+            Ok(Err(error)) => Err(not_sent(error)),
+            Err(_) => Err(Failure::late_guard(path, "did not spawn the program")),
+        }
     }
-    Err(failed(format!("ended {TRIES} times before it answered")))
+
+    /// Ends the processes of a guard that accepted the spec and then died: it has possibly spawned the program.
+    async fn sweep(&mut self, marker: &Marker) {
+        self.process.end().await;
+        let lost = LostGuard {
+            guard: self.guard,
+            main: None,
+        };
+        sweep_for(lost, marker.clone()).await;
+    }
+
+    /// Follows the guard to its end in a task of its own.
+    fn follow(self, main: u32, marker: Marker) -> TreeHandle {
+        let guard = self.guard;
+        let socket = Arc::new(self.socket);
+        let (sender, progress) = watch::channel(TreeProgress::default());
+        let give_up = Arc::new(Notify::new());
+        let lost = LostGuard {
+            guard,
+            main: Some(main),
+        };
+        tokio::spawn(follow_guard(
+            self.process,
+            lost,
+            socket.clone(),
+            self.inbox,
+            sender,
+            give_up.clone(),
+            marker.clone(),
+        ));
+        TreeHandle {
+            main,
+            channel: TreeChannel::Guard { socket, guard },
+            progress,
+            give_up,
+            marker,
+        }
+    }
 }
 
 /// Starts the guard without `pre_exec`. Then the standard library uses `posix_spawn`, whose cost does not grow with the memory of the host.
-fn spawn_guard(path: &Path, marker: &Marker) -> Result<(GuardProcess, UnixStream), Error> {
+fn spawn_guard(path: &Path, marker: &Marker) -> Result<GuardConnection, Error> {
     let no_socket = |source| Error::from(Kind::Pipe { source });
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(no_socket)?;
     ours.set_nonblocking(true).map_err(no_socket)?;
@@ -269,10 +277,19 @@ fn spawn_guard(path: &Path, marker: &Marker) -> Result<(GuardProcess, UnixStream
     };
     let child = orphans::starting_guard(|| command.spawn(), Child::id).map_err(failed)?;
     let process = GuardProcess::new(child);
-    Ok((process, UnixStream::from_std(ours).map_err(no_socket)?))
+    let guard = ProcessId {
+        pid: process.pid,
+        start_time: 0,
+    };
+    Ok(GuardConnection {
+        process,
+        socket: UnixStream::from_std(ours).map_err(no_socket)?,
+        inbox: Inbox::default(),
+        guard,
+    })
 }
 
-/// Sends the frame; the descriptors go with its first bytes.
+/// Sends the frame; the descriptors go with its first bytes. If the guard is gone, its next message is missing.
 async fn send_to_guard(
     socket: &UnixStream,
     mut bytes: &[u8],
@@ -296,10 +313,22 @@ async fn send_to_guard(
                 flags,
             )?)
         });
-        bytes = &bytes[sent.await?..];
+        match sent.await {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        }
         rights = None;
     }
     Ok(())
+}
+
+/// Returns whether the other end of the socket is closed. A guard that ends before it has read everything resets the connection.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 /// Returns the next message of the guard; `None` at the end. Cancel safe: the inbox keeps the bytes that were read.
@@ -314,6 +343,7 @@ async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<Guard
             Ok(0) => return Ok(None),
             Ok(read) => inbox.push(&bytes[..read]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if is_gone(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
@@ -345,6 +375,7 @@ async fn follow_guard(
                     break;
                 }
                 GuardMessage::Hello { .. }
+                | GuardMessage::Accepted
                 | GuardMessage::Spawned { .. }
                 | GuardMessage::SpawnFailed { .. } => {}
             }
@@ -357,8 +388,7 @@ async fn follow_guard(
     let orderly = final_report.is_some();
     // Wait for the end of the guard before publishing its result, so that the descriptors that it held are closed by then.
     if !orderly || !process.wait_for_end().await {
-        process.kill();
-        process.wait_for_end().await;
+        process.end().await;
     }
     if process.child.is_none() {
         orphans::reap_orphans();
@@ -420,8 +450,10 @@ mod tests {
     async fn guard_that_fails_to_start_is_forgotten_when_it_is_reaped() {
         let ends_at_once = Path::new("/bin/true");
         let marker = Marker::random();
-        let started = start_until_hello(ends_at_once, &marker, None, &[]).await;
-        assert!(started.is_err());
+        let mut line = spawn_guard(ends_at_once, &marker).unwrap();
+        let launched = line.launch(ends_at_once, b"", &[], &marker).await;
+        assert!(matches!(launched, Ok(None)));
+        drop(line);
         expect_no_guard().await;
         drop(spawn_guard(ends_at_once, &marker).unwrap());
         expect_no_guard().await;

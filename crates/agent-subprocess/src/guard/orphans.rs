@@ -158,11 +158,11 @@ impl Drop for Running {
     }
 }
 
-/// A guard that ended without a report, and the main process of its program.
+/// A guard that ended without a report, and the main process of its program, if it is known.
 #[derive(Clone, Copy)]
 pub(crate) struct LostGuard {
     pub(crate) guard: ProcessId,
-    pub(crate) main: u32,
+    pub(crate) main: Option<u32>,
 }
 
 /// A child that became a child of this process when its parent ended.
@@ -235,7 +235,7 @@ fn orphans(
 /// Reaps each orphan by its pid. A wait for any child would take the exits of children whose owners wait for them.
 pub(crate) fn end_orphans(lost: LostGuard, marker: &Marker, budget: Duration) -> SweepReport {
     let since = lost.guard.start_time;
-    let mut sessions = BTreeSet::from([lost.guard.pid, lost.main]);
+    let mut sessions: BTreeSet<u32> = lost.main.into_iter().chain([lost.guard.pid]).collect();
     let mut met = BTreeMap::new();
     let mut first_kill: BTreeMap<ProcessId, Instant> = BTreeMap::new();
     let start = Instant::now();

@@ -90,6 +90,11 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     let Some((spec, descriptors)) = line.receive_spec() else {
         return;
     };
+    line.send_to_host(&GuardMessage::Accepted);
+    // A host that is gone has released its lock, so another host can start a program by now.
+    if line.host_is_gone() {
+        return;
+    }
     let survivors_file = spec
         .survivors_file
         .clone()
@@ -262,6 +267,15 @@ impl ControlLine {
                 Err(Errno::INTR) => {}
                 Err(_) => self.outbox.clear(),
             }
+        }
+    }
+
+    /// Returns whether the host has closed its end. Reads nothing from the socket.
+    fn host_is_gone(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match rustix::net::recv(&self.socket, &mut [0_u8; 1], flags) {
+            Ok((_, read)) => read == 0,
+            Err(error) => error != Errno::AGAIN,
         }
     }
 

@@ -451,6 +451,73 @@ async fn guard_that_exits_before_it_answers_is_started_three_times() {
     assert!(error.is_guard(), "{error}");
 }
 
+/// Writes a shell script that replaces the guard. Each run of it adds a line to the file `tries`; `send hello` and `send accepted` send messages.
+fn fake_guard(scene: &Scene, script: &str) {
+    let frame = |text: &str| {
+        let length = u32::try_from(text.len()).unwrap().to_le_bytes();
+        [&length[..], text.as_bytes()].concat()
+    };
+    let hello = r#"{"Hello":{"version":3,"start_time":0,"refused":null}}"#;
+    std::fs::write(scene.path("hello"), frame(hello)).unwrap();
+    std::fs::write(scene.path("accepted"), frame(r#""Accepted""#)).unwrap();
+    let program = scene.path("fake-guard");
+    let folder = scene.directory.path().display();
+    let script = format!(
+        "#!/bin/bash\nguard={}; cd {folder}; echo >>tries\nsend() {{ cat $1 >&0; }}\n{script}\n",
+        env!("CARGO_BIN_EXE_agent-guard"),
+    );
+    std::fs::write(&program, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    agent_subprocess::guard::guard_program(&program);
+}
+
+fn lines_of(scene: &Scene, file: &str) -> usize {
+    let text = std::fs::read_to_string(scene.path(file)).unwrap_or_default();
+    text.lines().count()
+}
+
+#[tokio::test]
+async fn guard_that_ends_before_it_accepts_the_spec_is_replaced() {
+    // The guard program is a setting of the whole process.
+    if !alone("lost::guard_that_ends_before_it_accepts_the_spec_is_replaced") {
+        return;
+    }
+    for reads in ["", "head -c 100 <&0 >/dev/null;"] {
+        let scene = Scene::new();
+        let first = format!("{reads} send hello; exit 0");
+        let script = format!("if [ $(wc -l <tries) = 1 ]; then {first}; fi; exec $guard \"$@\"");
+        fake_guard(&scene, &script);
+        let mut agent = scene.agent("echo >>runs").spawn().await.unwrap();
+        assert!(agent.wait().await.success());
+        assert_eq!(
+            (lines_of(&scene, "tries"), lines_of(&scene, "runs")),
+            (2, 1)
+        );
+    }
+}
+
+/// The guard has possibly spawned the program, so a second guard could start a second program.
+#[tokio::test]
+async fn guard_that_ends_after_it_accepted_the_spec_is_swept_and_not_replaced() {
+    if !alone("lost::guard_that_ends_after_it_accepted_the_spec_is_swept_and_not_replaced") {
+        return;
+    }
+    let scene = Scene::new();
+    let script = format!(
+        "send hello; send accepted\n{VARIABLE}={}.1.1 setsid sh -c 'echo >up; exec sleep 671' </dev/null &\nuntil test -e up; do sleep 0.01; done",
+        scene.marker.scope,
+    );
+    fake_guard(&scene, &script);
+    let error = scene.agent("echo >>runs").spawn().await.unwrap_err();
+    assert!(error.is_guard(), "{error}");
+    scene.assert_no_process_is_left();
+    assert_eq!(
+        (lines_of(&scene, "tries"), lines_of(&scene, "runs")),
+        (1, 0)
+    );
+}
+
 #[tokio::test]
 async fn p41a_dropping_an_agent_ends_its_tree() {
     let scene = Scene::new();

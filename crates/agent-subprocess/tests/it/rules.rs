@@ -8,7 +8,7 @@
 
 use crate::containment::quick;
 use crate::lost::host;
-use crate::scene::{Scene, alone, is_gone, kill, own_test, wait_for, wait_for_line};
+use crate::scene::{Scene, VARIABLE, alone, is_gone, kill, own_test, wait_for, wait_for_line};
 use agent_subprocess::{Containment, StopPolicy};
 use rustix::process::{Signal, geteuid};
 use std::fs;
@@ -421,6 +421,49 @@ async fn p34a_an_agent_that_forks_as_it_is_stopped_is_ended() {
     wait_for_line(&mut agent, "ready").await;
     let report = agent.stop(&StopPolicy::kill()).await;
     assert!(report.is_proven() && !report.ended.is_empty(), "{report}");
+    scene.assert_no_process_is_left();
+}
+
+/// The spec and its descriptors wait in the socket when the host ends.
+#[test]
+fn guard_does_not_start_the_program_of_a_host_that_is_gone() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::os::fd::AsFd as _;
+    let scene = Scene::new();
+    let (ran, value) = (scene.path("ran"), format!("{}.1.1", scene.marker.scope));
+    let spec = serde_json::json!({
+        "program": "/bin/sh",
+        "args": ["-c", format!("echo >{}", ran.display())],
+        "env_clear": true,
+        "env": [[VARIABLE, value]],
+        "directory": "/",
+        "stdin": false,
+    });
+    let spec = spec.to_string();
+    let length = u32::try_from(spec.len()).unwrap().to_le_bytes();
+    let bytes = [&length[..], spec.as_bytes()].concat();
+    let null = fs::File::options().write(true).open("/dev/null").unwrap();
+    for is_alive in [true, false] {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let outputs = [null.as_fd(), null.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&outputs)));
+        let slices = [std::io::IoSlice::new(&bytes)];
+        let sent = sendmsg(&ours, &slices, &mut control, SendFlags::empty());
+        assert_eq!(sent, Ok(bytes.len()));
+        let ours = Some(ours).filter(|_| is_alive);
+        let mut guard = Command::new(GUARD);
+        guard
+            .arg("--agent-guard")
+            .stdin(std::os::fd::OwnedFd::from(theirs));
+        let mut guard = guard.spawn().unwrap();
+        wait_for("the end of the guard", || {
+            guard.try_wait().unwrap().is_some()
+        });
+        assert_eq!(fs::remove_file(&ran).is_ok(), is_alive);
+        drop(ours);
+    }
     scene.assert_no_process_is_left();
 }
 
