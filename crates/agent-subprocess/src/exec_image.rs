@@ -1,7 +1,6 @@
 //! The program that a guard starts: the files to try, its arguments and its environment.
 
 use crate::guard_protocol::SpawnSpec;
-use std::collections::BTreeMap;
 use std::ffi::{CString, NulError, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 
@@ -19,24 +18,12 @@ pub(crate) struct ExecImage {
 impl ExecImage {
     pub(crate) fn new(spec: &SpawnSpec) -> Result<Self, NulError> {
         let text = |text: &crate::guard_protocol::OsText| OsString::from(text.clone()).into_vec();
-        let mut environment: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        if !spec.env_clear {
-            let own = std::env::vars_os();
-            environment.extend(own.map(|(name, value)| (name.into_vec(), value.into_vec())));
-        }
-        for (name, value) in &spec.env {
-            match value {
-                Some(value) => environment.insert(text(name), text(value)),
-                None => environment.remove(&text(name)),
-            };
-        }
+        let environment: Vec<_> = spec.env.iter().map(text).collect();
         let program = text(&spec.program);
-        let path = environment.get(b"PATH".as_slice()).map(Vec::as_slice);
+        let mut variables = environment.iter();
+        let path = variables.find_map(|variable| variable.strip_prefix(b"PATH="));
         let files = files(&program, path);
         let arguments = std::iter::once(program).chain(spec.args.iter().map(text));
-        let environment = environment
-            .into_iter()
-            .map(|(name, value)| [name, value].join(&b'='));
         Ok(ExecImage {
             files: strings(files)?,
             arguments: strings(arguments)?,

@@ -49,8 +49,8 @@ impl From<OsText> for OsString {
 pub(crate) struct SpawnSpec {
     pub(crate) program: OsText,
     pub(crate) args: Vec<OsText>,
-    pub(crate) env_clear: bool,
-    pub(crate) env: Vec<(OsText, Option<OsText>)>,
+    /// The whole environment, one `NAME=value` for each variable. The guard adds nothing of its own.
+    pub(crate) env: Vec<OsText>,
     pub(crate) directory: OsText,
     pub(crate) stdin: bool,
     pub(crate) uid: Option<u32>,

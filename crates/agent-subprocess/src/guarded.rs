@@ -6,7 +6,7 @@ use crate::guard_protocol::{GuardMessage, Inbox, MAX_HOLD, SpawnSpec, TreeEnd, V
 use crate::sweep::SweepReport;
 use crate::times;
 use crate::tree_handle::{TreeChannel, TreeHandle, TreeProgress};
-use crate::{Exit, Marker, ProcessId, marker, sweep};
+use crate::{Exit, Marker, ProcessId, marker, proc_fs, sweep};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -133,11 +133,18 @@ struct GuardConnection {
     socket: UnixStream,
     inbox: Inbox,
     guard: ProcessId,
+    /// The time at which the host began to send the spec, in clock ticks since boot.
+    sent: u64,
 }
 
 impl GuardConnection {
     async fn next(&mut self) -> io::Result<Option<GuardMessage>> {
         next(&self.socket, &mut self.inbox).await
+    }
+
+    /// Returns a time before which the guard had no program.
+    fn since(&self) -> u64 {
+        self.guard.start_time.max(self.sent)
     }
 
     /// Makes the guard spawn the program. Returns the pid of the program, or `None` if the guard ended and has certainly spawned nothing.
@@ -151,6 +158,7 @@ impl GuardConnection {
         let failed = |what: String| Failure::of_guard(path, what);
         let not_sent = |error: io::Error| failed(format!("did not receive its spec ({error})"));
         // Send a small spec early, so that it is there when the guard is ready. This saves one round trip.
+        self.sent = proc_fs::tick();
         let is_early = spec.len() <= MAX_EARLY_BYTES;
         let hello = timeout(REPLY_TIMEOUT, async {
             if is_early {
@@ -221,6 +229,7 @@ impl GuardConnection {
         let lost = LostGuard {
             guard: self.guard,
             main: None,
+            since: self.since(),
         };
         sweep_for(lost, marker.clone()).await;
     }
@@ -228,13 +237,14 @@ impl GuardConnection {
     /// Follows the guard to its end in a task of its own.
     fn follow(self, main: u32, marker: Marker) -> TreeHandle {
         let guard = self.guard;
-        let socket = Arc::new(self.socket);
-        let (sender, progress) = watch::channel(TreeProgress::default());
-        let give_up = Arc::new(Notify::new());
         let lost = LostGuard {
             guard,
             main: Some(main),
+            since: self.since(),
         };
+        let socket = Arc::new(self.socket);
+        let (sender, progress) = watch::channel(TreeProgress::default());
+        let give_up = Arc::new(Notify::new());
         tokio::spawn(follow_guard(
             self.process,
             lost,
@@ -286,6 +296,7 @@ fn spawn_guard(path: &Path, marker: &Marker) -> Result<GuardConnection, Error> {
         socket: UnixStream::from_std(ours).map_err(no_socket)?,
         inbox: Inbox::default(),
         guard,
+        sent: 0,
     })
 }
 

@@ -9,6 +9,8 @@ use crate::writer::Input;
 use crate::{
     Containment, Marker, OutputMode, ProcessTree, StdinMode, TreeCommand, group, guard, sweep,
 };
+#[cfg(target_os = "linux")]
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader};
@@ -208,20 +210,37 @@ impl TreeCommand {
     #[cfg(target_os = "linux")]
     fn spec(&self, stdin: bool) -> crate::guard_protocol::SpawnSpec {
         use crate::guard_protocol::{OsText, SpawnSpec};
-        let variable = |(name, value): (&OsString, &Option<OsString>)| {
-            (OsText::new(name), value.as_ref().map(OsText::new))
-        };
         SpawnSpec {
             program: OsText::new(&self.program),
             args: self.args.iter().map(OsText::new).collect(),
-            env_clear: self.env_clear,
-            env: self.env.iter().map(variable).collect(),
+            env: self.environment().iter().map(OsText::new).collect(),
             directory: OsText::new(self.directory()),
             stdin,
             uid: self.uid,
             gid: self.gid,
             survivors_file: self.survivors_file.as_ref().map(OsText::new),
         }
+    }
+
+    /// Returns the whole environment of the program, one `NAME=value` for each variable.
+    #[cfg(target_os = "linux")]
+    fn environment(&self) -> Vec<OsString> {
+        let mut variables = BTreeMap::new();
+        if !self.env_clear {
+            variables.extend(std::env::vars_os());
+        }
+        for (name, value) in &self.env {
+            match value {
+                Some(value) => variables.insert(name.clone(), value.clone()),
+                None => variables.remove(name),
+            };
+        }
+        let join = |(mut text, value): (OsString, OsString)| {
+            text.push("=");
+            text.push(value);
+            text
+        };
+        variables.into_iter().map(join).collect()
     }
 
     fn launch_group(

@@ -135,12 +135,12 @@ fn numbers(directory: &str) -> io::Result<impl Iterator<Item = u32> + use<>> {
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
-/// Returns the current time in the unit and clock of [`Stat::start_time`]; 0 if it is unknown.
+/// Returns the current time in the unit and clock of [`Stat::start_time`].
 pub(crate) fn tick() -> u64 {
-    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
-    let seconds = uptime.split(' ').next().unwrap_or_default();
-    // Both have hundredths of a second.
-    seconds.replace('.', "").parse().unwrap_or(0)
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // A tick in `/proc` is always a hundredth of a second.
+    let ticks = now.tv_sec * 100 + now.tv_nsec / 10_000_000;
+    ticks.cast_unsigned()
 }
 
 /// Blocks the thread for this time.

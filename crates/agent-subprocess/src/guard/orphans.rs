@@ -163,6 +163,9 @@ impl Drop for Running {
 pub(crate) struct LostGuard {
     pub(crate) guard: ProcessId,
     pub(crate) main: Option<u32>,
+    /// The time, in clock ticks since boot, before which the guard had no program. The host can have started children of its own since the start of
+    /// the guard.
+    pub(crate) since: u64,
 }
 
 /// A child that became a child of this process when its parent ended.
@@ -174,7 +177,7 @@ struct Orphan {
     is_hidden: bool,
 }
 
-/// Returns the candidates that can be orphans of a guard that started at `since`.
+/// Returns the candidates that can be orphans of a guard whose program started at `since` or later.
 ///
 /// A child in one of `sessions` certainly belongs to that guard.
 fn orphans(
@@ -234,7 +237,7 @@ fn orphans(
 ///
 /// Reaps each orphan by its pid. A wait for any child would take the exits of children whose owners wait for them.
 pub(crate) fn end_orphans(lost: LostGuard, marker: &Marker, budget: Duration) -> SweepReport {
-    let since = lost.guard.start_time;
+    let since = lost.since;
     let mut sessions: BTreeSet<u32> = lost.main.into_iter().chain([lost.guard.pid]).collect();
     let mut met = BTreeMap::new();
     let mut first_kill: BTreeMap<ProcessId, Instant> = BTreeMap::new();

@@ -55,6 +55,7 @@ fn refusal(own: Option<Stat>) -> Option<String> {
 /// Returns the control socket, and the descriptor that becomes readable when a child ends.
 fn prepare() -> Result<(OwnedFd, OwnedFd), Errno> {
     sys::close_leaked_descriptors()?;
+    leave_directory();
     rustix::process::setsid()?;
     rustix::thread::set_name(c"agent-guard")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -205,6 +206,11 @@ fn terminate(
     *kill = Some((kill.map_or(at, |(earlier, _)| earlier.min(at)), rounds));
 }
 
+/// Leaves the working directory: the guard must not keep a file system busy. The guard stays there if the system refuses.
+fn leave_directory() {
+    let _stays = rustix::process::chdir("/");
+}
+
 /// Spawns the program. Returns the pid and the descriptors to hold. On failure, returns whether the working directory was the reason.
 fn spawn(
     spec: SpawnSpec,
@@ -226,8 +232,7 @@ fn spawn(
     // `current_dir` is not used, because its failure would look like a failure of the program.
     std::env::set_current_dir(OsString::from(spec.directory)).map_err(|error| (true, error))?;
     let spawned = sys::spawn_agent(&mut command, image).map_err(|error| (false, error));
-    // The guard must not keep a file system busy.
-    let _stays = std::env::set_current_dir("/");
+    leave_directory();
     Ok((spawned?.id(), descriptors.collect()))
 }
 

@@ -434,8 +434,7 @@ fn guard_does_not_start_the_program_of_a_host_that_is_gone() {
     let spec = serde_json::json!({
         "program": "/bin/sh",
         "args": ["-c", format!("echo >{}", ran.display())],
-        "env_clear": true,
-        "env": [[VARIABLE, value]],
+        "env": [format!("{VARIABLE}={value}")],
         "directory": "/",
         "stdin": false,
     });
