@@ -1,8 +1,8 @@
 //! The host's side of a guard: starts it, sends it the spec to spawn, and receives reports about the process tree.
 
 use crate::error::{Error, Kind};
-use crate::guard::orphans::{self, LostGuard};
 use crate::guard_protocol::{GuardMessage, Inbox, MAX_HOLD, SpawnSpec, TreeEnd, VERSION, frame};
+use crate::orphans::{self, LostGuard};
 use crate::sweep::SweepReport;
 use crate::times;
 use crate::tree_handle::{TreeChannel, TreeHandle, TreeProgress};

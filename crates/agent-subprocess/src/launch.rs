@@ -7,7 +7,8 @@ use crate::process::set_user;
 use crate::tree_handle::TreeHandle;
 use crate::writer::Input;
 use crate::{
-    Containment, Marker, OutputMode, ProcessTree, StdinMode, TreeCommand, group, guard, sweep,
+    Containment, Marker, OutputMode, ProcessTree, StdinMode, TreeCommand, group, guard_executable,
+    sweep,
 };
 #[cfg(target_os = "linux")]
 use std::collections::BTreeMap;
@@ -159,7 +160,7 @@ impl TreeCommand {
         streams: Streams,
         marker: Marker,
     ) -> Result<(TreeHandle, Vec<OwnedFd>), Error> {
-        let guard = match (self.containment, guard::executable()) {
+        let guard = match (self.containment, guard_executable::executable()) {
             (Containment::Group, _) | (Containment::Auto, None) => None,
             (Containment::Guard, None) => return Err(Kind::NoGuard.into()),
             (_, Some(path)) => Some(path),

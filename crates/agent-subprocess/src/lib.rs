@@ -74,7 +74,8 @@ struct ReadmeDoctests;
 //   times                            the times in which a process tree ends
 //   ancestry, childless              ancestors of a process; programs that start no other process
 //   sweep                            processes that outlived host and guard
-//   guard                            the process that owns the process tree
+//   orphans                          the processes of a killed guard, if the host is their new parent
+//   guard_executable, guard          the executable to start as a guard; the process that owns the process tree
 //   tree_handle, group, guarded      the host's handle of a process tree: in a process group, or by a guard
 //   lines, writer, output            the lines that the program reads and writes
 //   stop, report, process_tree       the stages of a stop, and the running program
@@ -89,6 +90,7 @@ mod error;
 mod exec_image;
 mod group;
 pub mod guard;
+mod guard_executable;
 #[cfg_attr(
     not(target_os = "linux"),
     expect(dead_code, reason = "only a guard uses the protocol")
@@ -99,6 +101,8 @@ mod guarded;
 mod launch;
 mod lines;
 mod marker;
+#[cfg(target_os = "linux")]
+mod orphans;
 mod output;
 mod plain_file;
 #[cfg(target_os = "linux")]

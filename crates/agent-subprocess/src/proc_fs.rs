@@ -9,6 +9,9 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::time::Duration;
 
+/// Replaces the name of a process that `wait` reports and `/proc` hides.
+pub(crate) const UNKNOWN_NAME: &str = "not shown by /proc";
+
 /// The fields of `/proc/PID/stat` that this crate needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
@@ -54,6 +57,10 @@ impl Stat {
             start_time: self.start_time,
         }
     }
+}
+
+pub(crate) fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
 pub(crate) fn stat(pid: u32) -> Option<Stat> {

@@ -8,18 +8,14 @@
 #[cfg(target_os = "linux")]
 mod init;
 #[cfg(target_os = "linux")]
-pub(crate) mod orphans;
-#[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
 mod tree;
 
+use crate::guard_executable;
+#[cfg(target_os = "linux")]
+use crate::orphans;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-static ENTERED: AtomicBool = AtomicBool::new(false);
-static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Runs the guard and ends the process if this process was started as a guard; otherwise returns immediately.
 ///
@@ -94,7 +90,7 @@ fn enter(has_argument_of_guard: bool) {
     }
     // A second thread here would also exist in the guard, which must be single-threaded to fork and to wait for its children.
     if crate::proc_fs::threads() == 1 {
-        ENTERED.store(true, Ordering::Relaxed);
+        guard_executable::allow_own();
     }
 }
 
@@ -179,24 +175,5 @@ impl OwnProgramScope {
 ///
 /// The program must call [`run_if_guard`] first. `agent-guard`, which comes with this crate, is such a program.
 pub fn guard_program(path: impl Into<PathBuf>) {
-    *PROGRAM
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(path.into());
-}
-
-/// Returns the executable to start as a guard, if there is one.
-pub(crate) fn executable() -> Option<PathBuf> {
-    if !cfg!(target_os = "linux") {
-        return None;
-    }
-    let named = PROGRAM
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .clone();
-    // `/proc/self/exe` works even if the file was replaced or deleted.
-    named.or_else(|| {
-        ENTERED
-            .load(Ordering::Relaxed)
-            .then(|| "/proc/self/exe".into())
-    })
+    guard_executable::set(path.into());
 }

@@ -1,18 +1,16 @@
 //! The process tree below the guard: its processes, the record of them for the report, and its end.
 
 use crate::guard_protocol::{MAX_NAMES, TreeEnd};
-use crate::proc_fs::{self, Stat};
+use crate::proc_fs::{self, Stat, UNKNOWN_NAME, pid_of};
 use crate::times;
 use crate::{Exit, ProcessName, sys};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Signal, WaitOptions};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Replaces the name of a process that `wait` reports and `/proc` hides.
-pub(super) const UNKNOWN_NAME: &str = "not shown by /proc";
 /// The maximum wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
 
@@ -212,10 +210,6 @@ impl Tree {
             guard_lost: false,
         }
     }
-}
-
-pub(super) fn pid_of(pid: u32) -> Option<Pid> {
-    i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
 fn drain(fd: &OwnedFd) {

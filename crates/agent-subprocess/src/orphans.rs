@@ -2,14 +2,14 @@
 //!
 //! A subreaper also gets orphans that no program started, for example a server that an editor left running. So this module has to distinguish them. The
 //! processes below a guard are in sessions of their own, and started after their guard. All other children are ignored: a child in the session of
-//! this process, a child that is older than the guard, and a child that started while an [`OwnProgramScope`](super::OwnProgramScope) ran. A child of
+//! this process, a child that is older than the guard, and a child that started while an [`OwnProgramScope`](crate::guard::OwnProgramScope) ran. A child of
 //! the last kind is only ended if it has the marker, or is in the session of the guard, of the program, or of an orphan that was ended.
 //!
 //! A dead child is only reaped if it is in the session of the guard, of the program, or of an orphan that was seen alive. Any other dead child can be a
 //! child of the host whose owner still waits for its exit. So if a session leader of the process tree ended before this module saw it, it stays a
 //! zombie until the host ends.
 
-use super::tree::{UNKNOWN_NAME, pid_of};
+use crate::proc_fs::{UNKNOWN_NAME, pid_of};
 use crate::sweep::{self, SweepReport};
 use crate::times;
 use crate::{Marker, ProcessId, ProcessName, proc_fs};
@@ -77,7 +77,7 @@ fn children() -> MutexGuard<'static, Children> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) fn start() -> io::Result<()> {
+pub(crate) fn start() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     ADOPTS.store(true, Ordering::Relaxed);
     Ok(())
@@ -129,10 +129,10 @@ fn wait_for_next_tick() -> (u64, u64) {
 }
 
 #[derive(Debug)]
-pub(super) struct Running(u64);
+pub(crate) struct Running(u64);
 
 impl Running {
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let (from, _) = wait_for_next_tick();
         let mut children = children();
         children.last += 1;
