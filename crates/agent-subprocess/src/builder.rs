@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Containment, Marker, StopPolicy};
+use crate::{Containment, Marker, StopPolicy, WarmGuard};
 
 /// The standard input of the program.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -66,6 +66,7 @@ pub struct TreeCommand {
     pub(crate) marker: Option<Marker>,
     pub(crate) hold: Vec<OwnedFd>,
     pub(crate) survivors_file: Option<PathBuf>,
+    pub(crate) warm: Option<WarmGuard>,
     pub(crate) max_line: usize,
     pub(crate) containment: Containment,
     pub(crate) group_only: bool,
@@ -105,6 +106,7 @@ impl TreeCommand {
             marker: None,
             hold: Vec::new(),
             survivors_file: None,
+            warm: None,
             max_line: 16 << 20,
             containment: Containment::default(),
             group_only: false,
@@ -209,6 +211,12 @@ impl TreeCommand {
         self
     }
 
+    /// Runs the program under the guard that waits there, if one waits that can serve it.
+    pub fn warm_guard(mut self, warm: &WarmGuard) -> Self {
+        self.warm = Some(warm.clone());
+        self
+    }
+
     /// Sets the maximum length of a line that is returned as one piece, in bytes (default 16 MiB).
     pub fn max_line(mut self, bytes: usize) -> Self {
         self.max_line = bytes;
@@ -248,6 +256,8 @@ pub struct ProcessContext {
     pub scratch: PathBuf,
     /// The file to which a guard appends its report after the death of the host, in an existing directory; see [`TreeCommand::survivors_file`].
     pub survivors_file: Option<PathBuf>,
+    /// The guard that the host starts ahead of time for one of the programs.
+    pub warm_guard: Option<WarmGuard>,
     /// The stages of a stop and their times.
     pub stop: StopPolicy,
     /// The containment of each process tree.
@@ -264,6 +274,7 @@ impl ProcessContext {
             hold: None,
             scratch: scratch.into(),
             survivors_file: None,
+            warm_guard: None,
             stop: StopPolicy::default(),
             containment: Containment::default(),
         }
@@ -280,6 +291,7 @@ impl fmt::Debug for ProcessContext {
             .field("hold", &self.hold)
             .field("scratch", &self.scratch)
             .field("survivors_file", &self.survivors_file)
+            .field("warm_guard", &self.warm_guard)
             .field("stop", &self.stop)
             .field("containment", &self.containment)
             .finish()
@@ -300,7 +312,7 @@ impl From<std::process::Command> for TreeCommand {
 }
 
 impl TreeCommand {
-    /// Applies a context to the command: working directory, environment, marker, held descriptor, survivors file and containment.
+    /// Applies a context to the command: working directory, environment, marker, held descriptor, survivors file, warm guard and containment.
     ///
     /// # Errors
     /// Fails if the held descriptor can't be duplicated because too many are open.
@@ -313,6 +325,9 @@ impl TreeCommand {
         }
         if let Some(marker) = &context.marker {
             self = self.marker(marker.clone());
+        }
+        if let Some(warm) = &context.warm_guard {
+            self = self.warm_guard(warm);
         }
         if let Some(hold) = &context.hold {
             self = self.hold(hold.try_clone()?);

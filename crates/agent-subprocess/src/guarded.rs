@@ -8,6 +8,7 @@ use crate::times;
 use crate::tree_handle::{TreeChannel, TreeHandle, TreeProgress};
 use crate::{Exit, Marker, ProcessId, marker, proc_fs, sweep};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::Signal;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -27,6 +28,8 @@ use tokio::time::timeout;
 const TRIES: u32 = 3;
 /// The time for a guard to send its hello, and then to spawn (a program can be on a slow disk).
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The end of a guard that possibly spawned the program.
+const LOST: &str = "ended before it spawned the agent";
 /// The maximum number of bytes to send before the guard reads: less than the buffer of a socket.
 const MAX_EARLY_BYTES: usize = 32 << 10;
 
@@ -53,23 +56,48 @@ impl Failure {
     }
 }
 
-/// Starts a guard and makes it spawn the program.
+/// Makes a guard spawn the program: the warm one, or one that it starts.
 pub(crate) async fn start(
     path: &Path,
     spec: &SpawnSpec,
     descriptors: &[BorrowedFd<'_>],
     marker: Marker,
+    warm: Option<GuardConnection>,
 ) -> Result<TreeHandle, Failure> {
     let spec = frame(spec);
-    for _ in 0..TRIES {
-        let mut line = spawn_guard(path, &marker).map_err(Failure::Other)?;
-        if let Some(main) = line.launch(path, &spec, descriptors, &marker).await? {
-            return Ok(line.follow(main, marker));
+    if let Some(mut line) = warm {
+        // A guard that was suspended while it waited would not answer.
+        line.process.resume();
+        let launched = line.launch(path, &spec, descriptors, &marker, times::WARM_REPLY);
+        match launched.await {
+            Ok(main) => return Ok(line.follow(main, marker)),
+            Err(NotLaunched::Failed(failure)) => return Err(failure),
+            Err(NotLaunched::Ended | NotLaunched::Unusable(_)) => line.process.end().await,
         }
-        line.process.end().await;
+    }
+    for _ in 0..TRIES {
+        let mut line = spawn_guard(path, &marker.scope).map_err(Failure::Other)?;
+        let launched = line.launch(path, &spec, descriptors, &marker, REPLY_TIMEOUT);
+        match launched.await {
+            Ok(main) => return Ok(line.follow(main, marker)),
+            Err(NotLaunched::Failed(failure) | NotLaunched::Unusable(failure)) => {
+                return Err(failure);
+            }
+            Err(NotLaunched::Ended) => line.process.end().await,
+        }
     }
     let what = format!("ended {TRIES} times before it answered");
     Err(Failure::of_guard(path, what))
+}
+
+/// The reason why a guard runs no program.
+enum NotLaunched {
+    /// The guard ended before it accepted the spec, so it has spawned nothing.
+    Ended,
+    /// The guard can't serve the program. It has spawned nothing.
+    Unusable(Failure),
+    /// Another guard must not be tried: the program can't be started, or has possibly been started.
+    Failed(Failure),
 }
 
 /// The process of a guard. It stays in the list of guards until it is reaped, so no sweep takes it for an orphan. If this is dropped before, a task of
@@ -91,6 +119,15 @@ impl GuardProcess {
     fn kill(&mut self) {
         if let Some(child) = &mut self.child {
             let _killed_or_gone = child.start_kill();
+        }
+    }
+
+    /// Continues the guard if a signal suspended it.
+    fn resume(&self) {
+        let pid = rustix::process::Pid::from_raw(self.pid.cast_signed());
+        // The pid of a child that is not reaped can't mean another process.
+        if let Some(pid) = pid.filter(|_| self.child.is_some()) {
+            let _gone = rustix::process::kill_process(pid, Signal::CONT);
         }
     }
 
@@ -116,6 +153,8 @@ impl GuardProcess {
 
 impl Drop for GuardProcess {
     fn drop(&mut self) {
+        // A suspended guard would not notice that its socket closes.
+        self.resume();
         let pid = self.pid;
         if let (Some(mut child), Ok(runtime)) = (self.child.take(), Handle::try_current()) {
             runtime.spawn(async move {
@@ -128,7 +167,7 @@ impl Drop for GuardProcess {
 }
 
 /// A guard that has no program yet.
-struct GuardConnection {
+pub(crate) struct GuardConnection {
     process: GuardProcess,
     socket: UnixStream,
     inbox: Inbox,
@@ -147,80 +186,119 @@ impl GuardConnection {
         self.guard.start_time.max(self.sent)
     }
 
-    /// Makes the guard spawn the program. Returns the pid of the program, or `None` if the guard ended and has certainly spawned nothing.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    /// Ends a guard that has no program.
+    pub(crate) async fn end(mut self) {
+        self.process.end().await;
+    }
+
+    /// Makes the guard spawn the program, and returns the pid of the program. The guard has this time to accept the spec.
     async fn launch(
         &mut self,
         path: &Path,
         spec: &[u8],
         descriptors: &[BorrowedFd<'_>],
         marker: &Marker,
-    ) -> Result<Option<u32>, Failure> {
-        let failed = |what: String| Failure::of_guard(path, what);
-        let not_sent = |error: io::Error| failed(format!("did not receive its spec ({error})"));
-        // Send a small spec early, so that it is there when the guard is ready. This saves one round trip.
+        limit: Duration,
+    ) -> Result<u32, NotLaunched> {
+        let failed = |what: &str| Failure::of_guard(path, what.to_owned());
         self.sent = proc_fs::tick();
-        let is_early = spec.len() <= MAX_EARLY_BYTES;
-        let hello = timeout(REPLY_TIMEOUT, async {
-            if is_early {
-                send_to_guard(&self.socket, spec, descriptors).await?;
-            }
-            Ok(self.next().await)
-        });
-        match hello.await {
-            Ok(Ok(Ok(Some(GuardMessage::Hello { version, .. })))) if version != VERSION => {
-                return Err(failed(format!(
-                    "uses protocol version {version} instead of {VERSION}"
-                )));
-            }
-            Ok(Ok(Ok(Some(GuardMessage::Hello {
-                refused: Some(reason),
-                ..
-            })))) => {
-                self.process.wait_for_end().await;
-                return Err(Failure::Refused(reason));
-            }
-            Ok(Ok(Ok(Some(GuardMessage::Hello { start_time, .. })))) => {
-                self.guard.start_time = start_time;
-            }
-            Ok(Ok(Ok(None))) => return Ok(None),
-            Ok(Ok(_)) => return Err(failed("sent no hello".to_owned())),
-            Ok(Err(error)) => return Err(not_sent(error)),
+        match timeout(limit, self.hand_over(path, spec, descriptors)).await {
+            Ok(handed_over) => handed_over?,
+            // A guard that is only slow would end when its socket closes. But a suspended one would not, and a program that is no guard never reads.
             Err(_) => {
-                // A guard would end when its socket closes. But the started program is perhaps no guard and never reads, so kill it.
-                self.process.kill();
-                return Err(Failure::late_guard(path, "did not answer"));
+                let late = Failure::late_guard(path, "did not answer");
+                if !self.has_accepted_at_its_end().await {
+                    return Err(NotLaunched::Unusable(late));
+                }
+                self.sweep(marker).await;
+                return Err(NotLaunched::Failed(late));
             }
         }
-        let reply = timeout(REPLY_TIMEOUT, async {
-            if !is_early {
-                send_to_guard(&self.socket, spec, descriptors).await?;
-            }
-            match self.next().await {
-                Ok(None) => Ok(None),
-                Ok(Some(GuardMessage::Accepted)) => Ok(Some(self.next().await)),
-                other => Ok(Some(other)),
-            }
-        });
-        match reply.await {
-            Ok(Ok(Some(Ok(Some(GuardMessage::Spawned { pid }))))) => Ok(Some(pid)),
-            Ok(Ok(Some(Ok(Some(GuardMessage::SpawnFailed {
+        match timeout(REPLY_TIMEOUT, self.next()).await {
+            Ok(Ok(Some(GuardMessage::Spawned { pid }))) => Ok(pid),
+            Ok(Ok(Some(GuardMessage::SpawnFailed {
                 errno,
                 in_directory,
-            }))))) => {
+            }))) => {
                 self.process.wait_for_end().await;
-                Err(Failure::NotSpawned {
+                Err(NotLaunched::Failed(Failure::NotSpawned {
                     source: io::Error::from_raw_os_error(errno),
                     in_directory,
-                })
+                }))
             }
-            Ok(Ok(None)) => Ok(None),
-            Ok(Ok(Some(_))) => {
+            Ok(_) => {
                 self.sweep(marker).await;
-                Err(failed("ended before it spawned the agent".to_owned()))
+                Err(NotLaunched::Failed(failed(LOST)))
             }
-            Ok(Err(error)) => Err(not_sent(error)),
-            Err(_) => Err(Failure::late_guard(path, "did not spawn the program")),
+            Err(_) => {
+                let late = Failure::late_guard(path, "did not spawn the program");
+                Err(NotLaunched::Failed(late))
+            }
         }
+    }
+
+    /// Sends the spec, and waits until the guard has accepted it.
+    async fn hand_over(
+        &mut self,
+        path: &Path,
+        spec: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), NotLaunched> {
+        let failed = |what: String| Failure::of_guard(path, what);
+        let not_sent =
+            |error| NotLaunched::Unusable(failed(format!("did not receive its spec ({error})")));
+        // Send a small spec early, so that it is there when the guard is ready. This saves one round trip.
+        let is_early = spec.len() <= MAX_EARLY_BYTES;
+        if is_early {
+            let sent = send_to_guard(&self.socket, spec, descriptors).await;
+            sent.map_err(not_sent)?;
+        }
+        match self.next().await {
+            Ok(Some(GuardMessage::Hello { version, .. })) if version != VERSION => {
+                let what = format!("uses protocol version {version} instead of {VERSION}");
+                return Err(NotLaunched::Failed(failed(what)));
+            }
+            Ok(Some(GuardMessage::Hello {
+                refused: Some(reason),
+                ..
+            })) => {
+                self.process.wait_for_end().await;
+                return Err(NotLaunched::Unusable(Failure::Refused(reason)));
+            }
+            Ok(Some(GuardMessage::Hello { start_time, .. })) => self.guard.start_time = start_time,
+            Ok(None) => return Err(NotLaunched::Ended),
+            _ => return Err(NotLaunched::Failed(failed("sent no hello".to_owned()))),
+        }
+        if !is_early {
+            let sent = send_to_guard(&self.socket, spec, descriptors).await;
+            sent.map_err(not_sent)?;
+        }
+        match self.next().await {
+            Ok(Some(GuardMessage::Accepted)) => Ok(()),
+            Ok(None) => Err(NotLaunched::Ended),
+            _ => Err(NotLaunched::Failed(failed(
+                "did not accept its spec".to_owned(),
+            ))),
+        }
+    }
+
+    /// Kills the guard. Returns whether it had accepted the spec before; it counts as accepted if that is unknown.
+    async fn has_accepted_at_its_end(&mut self) -> bool {
+        self.process.end().await;
+        let accepted = async {
+            loop {
+                match self.next().await {
+                    Ok(Some(GuardMessage::Hello { .. })) => {}
+                    Ok(None) => return false,
+                    _ => return true,
+                }
+            }
+        };
+        timeout(times::GUARD_EXIT, accepted).await.unwrap_or(true)
     }
 
     /// Ends the processes of a guard that accepted the spec and then died: it has possibly spawned the program.
@@ -265,7 +343,7 @@ impl GuardConnection {
 }
 
 /// Starts the guard without `pre_exec`. Then the standard library uses `posix_spawn`, whose cost does not grow with the memory of the host.
-fn spawn_guard(path: &Path, marker: &Marker) -> Result<GuardConnection, Error> {
+pub(crate) fn spawn_guard(path: &Path, scope: &str) -> Result<GuardConnection, Error> {
     let no_socket = |source| Error::from(Kind::Pipe { source });
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(no_socket)?;
     ours.set_nonblocking(true).map_err(no_socket)?;
@@ -273,7 +351,7 @@ fn spawn_guard(path: &Path, marker: &Marker) -> Result<GuardConnection, Error> {
     command
         .arg0(marker::GUARD)
         .arg(marker::GUARD_ARGUMENT)
-        .arg(marker::tag(&marker.scope));
+        .arg(marker::tag(scope));
     command
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
@@ -446,6 +524,7 @@ async fn sweep_for(lost: LostGuard, marker: Marker) -> TreeEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     async fn expect_no_guard() {
         let left = async {
@@ -461,12 +540,38 @@ mod tests {
     async fn guard_that_fails_to_start_is_forgotten_when_it_is_reaped() {
         let ends_at_once = Path::new("/bin/true");
         let marker = Marker::random();
-        let mut line = spawn_guard(ends_at_once, &marker).unwrap();
-        let launched = line.launch(ends_at_once, b"", &[], &marker).await;
-        assert!(matches!(launched, Ok(None)));
+        let mut line = spawn_guard(ends_at_once, &marker.scope).unwrap();
+        let launched = line.launch(ends_at_once, b"", &[], &marker, REPLY_TIMEOUT);
+        assert!(matches!(launched.await, Err(NotLaunched::Ended)));
         drop(line);
         expect_no_guard().await;
-        drop(spawn_guard(ends_at_once, &marker).unwrap());
+        drop(spawn_guard(ends_at_once, &marker.scope).unwrap());
         expect_no_guard().await;
+    }
+
+    /// The guard is too slow, and its answer arrives while the host kills it.
+    #[tokio::test]
+    async fn answer_that_arrives_before_the_end_of_a_killed_guard_counts() {
+        let hello = || GuardMessage::Hello {
+            version: VERSION,
+            start_time: 1,
+            refused: None,
+        };
+        for (messages, is_accepted) in [
+            (vec![], false),
+            (vec![hello()], false),
+            (vec![hello(), GuardMessage::Accepted], true),
+        ] {
+            let marker = Marker::random();
+            let mut line = spawn_guard(Path::new("/bin/true"), &marker.scope).unwrap();
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            line.socket = UnixStream::from_std(ours).unwrap();
+            for message in &messages {
+                (&theirs).write_all(&frame(message)).unwrap();
+            }
+            drop(theirs);
+            assert_eq!(line.has_accepted_at_its_end().await, is_accepted);
+        }
     }
 }

@@ -193,7 +193,11 @@ impl TreeCommand {
         let agents = stdin.iter().chain([stdout, stderr]);
         let descriptors: Vec<_> = agents.chain(&self.hold).map(OwnedFd::as_fd).collect();
         let spec = self.spec(stdin.is_some());
-        match guarded::start(path, &spec, &descriptors, marker.clone()).await {
+        let warm = match &self.warm {
+            Some(warm) => warm.place.take(path, &marker.scope).await,
+            None => None,
+        };
+        match guarded::start(path, &spec, &descriptors, marker.clone(), warm).await {
             Ok(keeper) => Ok(Some(keeper)),
             Err(Failure::Other(error)) => Err(error),
             Err(Failure::NotSpawned {

@@ -79,6 +79,7 @@ struct ReadmeDoctests;
 //   tree_handle, group, guarded      the host's handle of a process tree: in a process group, or by a guard
 //   lines, writer, output            the lines that the program reads and writes
 //   stop, report, process_tree       the stages of a stop, and the running program
+//   warm                             the guard of the next program, started ahead of time
 //   builder, launch, complete        description and start of a program; the complete output of one
 pub mod ancestry;
 mod builder;
@@ -120,6 +121,7 @@ mod sys;
 )]
 mod times;
 mod tree_handle;
+mod warm;
 mod writer;
 
 pub use builder::{OutputMode, ProcessContext, StdinMode, TreeCommand};
@@ -139,6 +141,7 @@ pub use process_tree::ProcessTree;
 pub use report::StopReport;
 pub use stop::{StopPolicy, StopStage};
 pub use tree_handle::Containment;
+pub use warm::WarmGuard;
 pub use writer::Stdin;
 #[doc(hidden)] // only `agent-drivers` and `agent-api` write lines with it
 pub use writer::{LineWriter, WriteError};

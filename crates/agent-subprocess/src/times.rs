@@ -30,6 +30,10 @@ pub(crate) const DRAIN: Duration = Duration::from_millis(500);
 pub(crate) const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time that a guard has to exit after its last message.
 pub(crate) const GUARD_EXIT: Duration = Duration::from_secs(3);
+/// The time for which a guard waits for a program, and then ends.
+pub(crate) const WARM_GUARD: Duration = Duration::from_secs(30);
+/// The time that a guard which was started ahead has to accept a program, before another guard is started.
+pub(crate) const WARM_REPLY: Duration = Duration::from_secs(1);
 /// The maximum time for the sweep after a lost guard.
 pub(crate) const GUARD_SWEEP: Duration = Duration::from_secs(1);
 /// The maximum time in which a search waits for processes in the middle of an exec, whose marker can't be read. On a busy machine an exec is

@@ -52,6 +52,15 @@ fn refusal(own: Option<Stat>) -> Option<String> {
     Some(reason.to_owned())
 }
 
+/// Returns the time for which a guard without a program waits.
+fn longest_wait() -> Duration {
+    #[cfg(feature = "test-util")]
+    if let Ok(milliseconds) = std::env::var("AGENT_GUARD_WAIT_MS") {
+        return Duration::from_millis(milliseconds.parse().unwrap_or(0));
+    }
+    times::WARM_GUARD
+}
+
 /// Returns the control socket, and the descriptor that becomes readable when a child ends.
 fn prepare() -> Result<(OwnedFd, OwnedFd), Errno> {
     sys::close_leaked_descriptors()?;
@@ -86,6 +95,9 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         refused,
     });
     if !stay {
+        return;
+    }
+    if !line.wait_for_spec(longest_wait()) {
         return;
     }
     let Some((spec, descriptors)) = line.receive_spec() else {
@@ -331,6 +343,21 @@ impl ControlLine {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return None,
                 Err(_) => self.closed = true,
+            }
+        }
+    }
+
+    /// Waits until the host has sent something or has closed its end. Returns `false` if it did neither in this time.
+    fn wait_for_spec(&self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        loop {
+            // The last look takes no time: a host and its guard can be suspended together, for longer than this time.
+            let left = deadline.saturating_duration_since(Instant::now());
+            match rustix::event::poll(&mut fds, Some(&timespec(left))) {
+                Err(Errno::INTR) => {}
+                Ok(0) if !left.is_zero() => {}
+                ready => return ready.is_ok_and(|count| count > 0),
             }
         }
     }

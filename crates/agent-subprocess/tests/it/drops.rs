@@ -1,8 +1,10 @@
 //! Dropping an agent at any moment leaves no process, no zombie, no descriptor and no thread.
 
 use crate::containment::quick;
-use crate::scene::{DEADLINE, Scene, TREE, alone, wait_for, wait_for_line, wait_for_tree};
-use agent_subprocess::{Containment, StdinMode, StopPolicy, TreeCommand};
+use crate::scene::{
+    DEADLINE, Scene, TREE, alone, children, wait_for, wait_for_line, wait_for_tree,
+};
+use agent_subprocess::{Containment, StdinMode, StopPolicy, TreeCommand, WarmGuard};
 use std::time::Duration;
 
 const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
@@ -17,8 +19,16 @@ async fn cycle(scene: &Scene, n: usize) {
     // Each agent has its own marker: without a guard, a stop ends every process with the marker.
     let mut marker = scene.marker.clone();
     marker.member = n.to_string();
+    let warm = WarmGuard::new(&scene.marker.scope);
+    // Some programs start while their guard starts, some without one, and some leave one unused.
+    if !n.is_multiple_of(3) {
+        warm.want();
+    }
     let command = |program: &str| {
-        let command = TreeCommand::new(program).containment(containment);
+        let mut command = TreeCommand::new(program).containment(containment);
+        if n % 3 < 2 {
+            command = command.warm_guard(&warm);
+        }
         command.marker(marker.clone()).stdin(StdinMode::Piped)
     };
     match n % 25 {
@@ -54,7 +64,6 @@ async fn p41a_p55b_thousand_cycles_leak_no_zombie_descriptor_or_thread() {
         return;
     }
     let scene = Scene::new();
-    let children = || std::fs::read_to_string("/proc/thread-self/children").unwrap();
     let threads = || count("/proc/self/task");
     // The runtime opens descriptors and starts threads of its own at the first use.
     for n in 0..40 {

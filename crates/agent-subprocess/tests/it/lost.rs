@@ -451,14 +451,16 @@ async fn guard_that_exits_before_it_answers_is_started_three_times() {
     assert!(error.is_guard(), "{error}");
 }
 
-/// Writes a shell script that replaces the guard. Each run of it adds a line to the file `tries`; `send hello` and `send accepted` send messages.
-fn fake_guard(scene: &Scene, script: &str) {
+/// Writes a shell script that replaces the guard. Each run of it adds a line to the file `tries`; `send hello`, `send refused` and `send accepted` send messages.
+pub fn fake_guard(scene: &Scene, script: &str) {
     let frame = |text: &str| {
         let length = u32::try_from(text.len()).unwrap().to_le_bytes();
         [&length[..], text.as_bytes()].concat()
     };
     let hello = r#"{"Hello":{"version":3,"start_time":0,"refused":null}}"#;
     std::fs::write(scene.path("hello"), frame(hello)).unwrap();
+    let refused = hello.replace("null", r#""no reason""#);
+    std::fs::write(scene.path("refused"), frame(&refused)).unwrap();
     std::fs::write(scene.path("accepted"), frame(r#""Accepted""#)).unwrap();
     let program = scene.path("fake-guard");
     let folder = scene.directory.path().display();

@@ -20,3 +20,4 @@ mod rules;
 mod scene;
 mod spawn;
 mod stop;
+mod warm;

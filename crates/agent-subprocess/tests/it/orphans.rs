@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, alone, kill, wait_for};
 use agent_subprocess::guard::{OwnProgramScope, adopt_orphans};
-use agent_subprocess::{ProcessTree, StopPolicy, StopReport};
+use agent_subprocess::{ProcessTree, StopPolicy, StopReport, WarmGuard};
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -103,6 +103,34 @@ async fn w3_sweep_spares_each_own_child_of_the_host() {
     });
     assert_eq!(alive, [true, true, true], "{report:?}");
     assert_eq!(report.survivors, [], "{report:?}");
+}
+
+/// The host started this child after the guard and before the program.
+#[tokio::test]
+async fn w3_sweep_spares_an_own_child_that_is_younger_than_the_warm_guard() {
+    if !alone("orphans::w3_sweep_spares_an_own_child_that_is_younger_than_the_warm_guard") {
+        return;
+    }
+    adopt_orphans().unwrap();
+    let scene = Scene::new();
+    let warm = WarmGuard::new(&scene.marker.scope);
+    warm.want();
+    wait_for("the guard", || warm.pid().is_some());
+    drop(OwnProgramScope::new());
+    let mut own = in_own_session("exec sleep 668");
+    wait_for("its session", || {
+        std::fs::read(format!("/proc/{}/cmdline", own.id())).is_ok_and(|it| it == b"sleep\x00668\0")
+    });
+    std::thread::park_timeout(std::time::Duration::from_millis(30));
+    let script = "setsid env -i sh -c 'echo $$ >new; mv new pid; exec sleep 669' & sleep 667";
+    let command = scene.agent(script).warm_guard(&warm);
+    let mut agent = command.spawn().await.unwrap();
+    let pid = pid_in(&scene, "pid");
+    let report = kill_guard_and_stop(&mut agent).await;
+    let is_untouched = own.try_wait().unwrap().is_none();
+    end(own);
+    assert!(is_untouched, "{report:?}");
+    assert!(!exists(pid), "{report:?}");
 }
 
 /// A dead child in a session of its own looks like a process of the agent. Its owner still gets its exit.

@@ -99,6 +99,15 @@ pub fn is_gone(process: &ProcessId) -> bool {
     start != Some(process.start_time)
 }
 
+/// Lists the children of all threads of this process: a guard can be started by each.
+pub fn children() -> String {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default()
+    };
+    threads.map(of_thread).collect()
+}
+
 /// Collects standard output until its end.
 pub async fn stdout(agent: &mut ProcessTree) -> Vec<String> {
     let mut lines = Vec::new();

@@ -1,0 +1,201 @@
+//! The process of the warm guard: its start, its hand-over to a program, and its end.
+
+use super::slot::{Taken, WarmSlot};
+use crate::guard_executable::executable;
+use crate::guarded::{GuardConnection, spawn_guard};
+use crate::times;
+use rustix::process::{Gid, Resource, Rlimit};
+use rustix::thread::CapabilitySets;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::runtime::{self, Handle};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// The limits that a program inherits.
+const LIMITS: [Resource; 16] = [
+    Resource::Cpu,
+    Resource::Fsize,
+    Resource::Data,
+    Resource::Stack,
+    Resource::Core,
+    Resource::Rss,
+    Resource::Nproc,
+    Resource::Nofile,
+    Resource::Memlock,
+    Resource::As,
+    Resource::Locks,
+    Resource::Sigpending,
+    Resource::Msgqueue,
+    Resource::Nice,
+    Resource::Rtprio,
+    Resource::Rttime,
+];
+
+/// The place of one warm guard.
+pub(crate) struct Place {
+    scope: String,
+    path: Option<PathBuf>,
+    max_age: Duration,
+    slot: Mutex<WarmSlot<Started, HostState>>,
+    /// Notifies after the end of each guard that was not used.
+    ended: Notify,
+}
+
+/// The state of the host that a guard inherits at its start, and that the program inherits from the guard. In another runtime, the socket of the guard
+/// could not be used.
+#[derive(Debug, PartialEq)]
+struct HostState {
+    limits: [Rlimit; LIMITS.len()],
+    ids: [u32; 4],
+    groups: Vec<Gid>,
+    capabilities: Option<CapabilitySets>,
+    has_no_new_privileges: Option<bool>,
+    runtime: runtime::Id,
+}
+
+impl HostState {
+    fn now() -> Self {
+        use rustix::process::{getegid, geteuid, getgid, getgroups, getrlimit, getuid};
+        Self {
+            limits: LIMITS.map(getrlimit),
+            ids: [
+                getuid().as_raw(),
+                geteuid().as_raw(),
+                getgid().as_raw(),
+                getegid().as_raw(),
+            ],
+            groups: getgroups().unwrap_or_default(),
+            capabilities: rustix::thread::capabilities(None).ok(),
+            has_no_new_privileges: rustix::thread::no_new_privs().ok(),
+            runtime: Handle::current().id(),
+        }
+    }
+}
+
+/// A guard that was started.
+struct Started {
+    line: JoinHandle<Result<GuardConnection, crate::Error>>,
+    /// 0 until the process is started.
+    pid: Arc<AtomicU32>,
+    /// Dropping it ends the task that ends the guard when it is too old.
+    _timer: oneshot::Sender<Infallible>,
+}
+
+impl Place {
+    pub(super) fn new(scope: &str, max_age: Duration) -> Self {
+        Self {
+            scope: scope.to_owned(),
+            path: executable(),
+            max_age,
+            slot: Mutex::new(WarmSlot::new(max_age)),
+            ended: Notify::new(),
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, WarmSlot<Started, HostState>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn want(self: &Arc<Self>) {
+        if let Some(path) = &self.path {
+            self.slot().want(|| self.start(path));
+        }
+    }
+
+    fn start(self: &Arc<Self>, path: &Path) -> (Instant, HostState, Started) {
+        let (since, state) = (Instant::now(), HostState::now());
+        let (path, scope) = (path.to_owned(), self.scope.clone());
+        // The spawn blocks until the guard executes its program.
+        let pid = Arc::new(AtomicU32::new(0));
+        let started_pid = pid.clone();
+        let line = tokio::task::spawn_blocking(move || {
+            let line = spawn_guard(&path, &scope)?;
+            started_pid.store(line.pid(), Ordering::Relaxed);
+            Ok(line)
+        });
+        let (_timer, cancelled) = oneshot::channel();
+        let started = Started { line, pid, _timer };
+        let (place, max_age) = (Arc::downgrade(self), self.max_age);
+        tokio::spawn(async move {
+            let is_too_old = timeout(max_age, cancelled).await.is_err();
+            if let Some(place) = place.upgrade().filter(|_| is_too_old) {
+                let expired = place.slot().expire(Instant::now());
+                place.end(expired).await;
+            }
+        });
+        (since, state, started)
+    }
+
+    /// Takes the guard for a program. Returns `None` if no guard waits that can serve it.
+    pub(crate) async fn take(
+        self: &Arc<Self>,
+        path: &Path,
+        scope: &str,
+    ) -> Option<GuardConnection> {
+        if self.path.as_deref() != Some(path) || self.scope != scope {
+            return None;
+        }
+        let taken = self.slot().take(Instant::now(), &HostState::now());
+        match taken {
+            Taken::Guard(started) => {
+                let line = timeout(times::WARM_REPLY, started.line).await;
+                line.ok()?.ok()?.ok()
+            }
+            Taken::Unfit(started) => {
+                tokio::spawn(self.clone().end(Some(started)));
+                None
+            }
+            Taken::Nothing => None,
+        }
+    }
+
+    pub(super) async fn discard(self: &Arc<Self>) {
+        let waiting = self.slot().discard();
+        self.end_and_wait(waiting).await;
+    }
+
+    pub(super) async fn close(self: &Arc<Self>) {
+        let waiting = self.slot().close();
+        self.end_and_wait(waiting).await;
+    }
+
+    /// Ends the guard in a task of its own, so that a dropped future doesn't keep it, and waits for the end of every guard that was not used.
+    async fn end_and_wait(self: &Arc<Self>, waiting: Option<Started>) {
+        if waiting.is_some() {
+            tokio::spawn(self.clone().end(waiting));
+        }
+        let is_over = async {
+            loop {
+                let ended = self.ended.notified();
+                if self.slot().is_empty() {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        let _over_or_stuck = timeout(2 * times::GUARD_EXIT, is_over).await;
+    }
+
+    /// Ends a guard that was given back, and reaps it.
+    async fn end(self: Arc<Self>, started: Option<Started>) {
+        let (Some(started), Some(path)) = (started, &self.path) else {
+            return;
+        };
+        if let Ok(Ok(line)) = started.line.await {
+            line.end().await;
+        }
+        self.slot().ended(|| self.start(path));
+        self.ended.notify_waiters();
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        let slot = self.slot();
+        let pid = slot.waiting()?.pid.load(Ordering::Relaxed);
+        Some(pid).filter(|pid| *pid != 0)
+    }
+}
