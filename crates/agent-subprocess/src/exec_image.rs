@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStringExt as _;
 /// The search path if the environment has no `PATH`, as in the C library.
 const PATH: &str = "/bin:/usr/bin";
 
-/// The parameters of `execve`, prepared before the fork.
+/// The parameters of `execve`, prepared before the spawn.
+#[derive(Default)]
 pub(crate) struct ExecImage {
     /// The files to try, in order.
     pub(crate) files: Vec<CString>,

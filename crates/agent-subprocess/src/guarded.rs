@@ -8,11 +8,12 @@ use crate::times;
 use crate::tree_handle::{TreeChannel, TreeHandle, TreeProgress};
 use crate::{Exit, Marker, ProcessId, marker, proc_fs, sweep};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +67,6 @@ pub(crate) async fn start(
 ) -> Result<TreeHandle, Failure> {
     let spec = frame(spec);
     if let Some(mut line) = warm {
-        // A guard that was suspended while it waited would not answer.
-        line.process.resume();
         let launched = line.launch(path, &spec, descriptors, &marker, times::WARM_REPLY);
         match launched.await {
             Ok(main) => return Ok(line.follow(main, marker)),
@@ -122,13 +121,9 @@ impl GuardProcess {
         }
     }
 
-    /// Continues the guard if a signal suspended it.
-    fn resume(&self) {
-        let pid = rustix::process::Pid::from_raw(self.pid.cast_signed());
-        // The pid of a child that is not reaped can't mean another process.
-        if let Some(pid) = pid.filter(|_| self.child.is_some()) {
-            let _gone = rustix::process::kill_process(pid, Signal::CONT);
-        }
+    /// Returns the pid, which can't mean another process until this process is reaped.
+    fn unreaped(&self) -> Option<Pid> {
+        Pid::from_raw(self.pid.cast_signed()).filter(|_| self.child.is_some())
     }
 
     /// Kills the guard, and waits for its end.
@@ -151,10 +146,17 @@ impl GuardProcess {
     }
 }
 
+/// Continues the process if a signal suspended it.
+fn resume(unreaped: Option<Pid>) {
+    if let Some(pid) = unreaped {
+        let _gone = rustix::process::kill_process(pid, Signal::CONT);
+    }
+}
+
 impl Drop for GuardProcess {
     fn drop(&mut self) {
         // A suspended guard would not notice that its socket closes.
-        self.resume();
+        resume(self.unreaped());
         let pid = self.pid;
         if let (Some(mut child), Ok(runtime)) = (self.child.take(), Handle::try_current()) {
             runtime.spawn(async move {
@@ -206,7 +208,20 @@ impl GuardConnection {
     ) -> Result<u32, NotLaunched> {
         let failed = |what: &str| Failure::of_guard(path, what.to_owned());
         self.sent = proc_fs::tick();
-        match timeout(limit, self.hand_over(path, spec, descriptors)).await {
+        let process = self.process.unreaped();
+        let handed_over = async {
+            let mut handed_over = pin!(self.hand_over(path, spec, descriptors));
+            let soon = timeout(times::WARM_RESUME, &mut handed_over).await;
+            match soon {
+                Ok(handed_over) => handed_over,
+                Err(_) => {
+                    // A signal has possibly suspended the guard while it waited.
+                    resume(process);
+                    handed_over.await
+                }
+            }
+        };
+        match timeout(limit, handed_over).await {
             Ok(handed_over) => handed_over?,
             // A guard that is only slow would end when its socket closes. But a suspended one would not, and a program that is no guard never reads.
             Err(_) => {
@@ -386,7 +401,7 @@ async fn send_to_guard(
 ) -> io::Result<()> {
     let mut rights = Some(descriptors);
     while !bytes.is_empty() {
-        let sent = socket.async_io(Interest::WRITABLE, || {
+        let send = || -> io::Result<usize> {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3 + MAX_HOLD))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             if let Some(rights) = rights
@@ -401,8 +416,15 @@ async fn send_to_guard(
                 &mut control,
                 flags,
             )?)
-        });
-        match sent.await {
+        };
+        // Without a first look at the state of the socket, which is almost always empty.
+        let sent = match send() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                socket.async_io(Interest::WRITABLE, send).await
+            }
+            sent => sent,
+        };
+        match sent {
             Ok(sent) => bytes = &bytes[sent..],
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => return Err(error),

@@ -1,17 +1,19 @@
 //! The system calls that have no safe wrapper; all `unsafe` code of this crate. Linux only.
 #![expect(
     unsafe_code,
-    reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd, SO_PEERPIDFD, unnamed signals and _exit have no safe wrapper"
+    reason = "signal dispositions, fork, clone, pre_exec, execve, waitid with a pid, signalfd, SO_PEERPIDFD, unnamed signals and _exit have no safe wrapper"
 )]
 
 use crate::exec_image::ExecImage;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions};
+use std::convert::Infallible;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Makes the C library call this function before `main`.
 #[doc(hidden)]
@@ -48,17 +50,20 @@ pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes the guard ignore the signals that a terminal or a person sends to a process group.
+/// The signals that a guard ignores: those that a terminal or a person sends to a process group, and those of its own writes.
+const IGNORED: [i32; 6] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGPIPE,
+    // If a report exceeds a file size limit, it is truncated, and the guard continues.
+    libc::SIGXFSZ,
+];
+
+/// Makes the guard ignore [`IGNORED`].
 pub(crate) fn ignore_signals() {
-    for signal in [
-        libc::SIGTERM,
-        libc::SIGINT,
-        libc::SIGHUP,
-        libc::SIGQUIT,
-        libc::SIGPIPE,
-        // If a report exceeds a file size limit, it is truncated, and the guard continues.
-        libc::SIGXFSZ,
-    ] {
+    for signal in IGNORED {
         // SAFETY: SIG_IGN runs no code of ours; a failure leaves the default.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
@@ -191,42 +196,145 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
     }
 }
 
+/// The program that a guard spawns.
+pub(crate) struct AgentSpec {
+    pub(crate) image: ExecImage,
+    pub(crate) directory: CString,
+    /// `None` is `/dev/null`, the standard input of the guard.
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+}
+
+/// The parent's memory that the child reads and writes before it executes its program.
+struct Child {
+    spec: AgentSpec,
+    image: Pointers,
+    guard: Pid,
+    is_root: bool,
+    /// The number of the error if the program could not be executed, otherwise 0.
+    errno: AtomicI32,
+    in_directory: AtomicBool,
+}
+
+/// The size of the stack on which the child runs until it executes its program.
+const CHILD_STACK: usize = 32 << 10;
+
 /// Spawns the program in a session of its own. The kernel kills it when the guard dies. The program inherits no signal disposition and no signal mask.
+/// On failure, returns whether the working directory was the reason.
 ///
-/// `command` only provides the streams. This function forks. A fork of the guard is cheap because the guard is small; in a large host it would not
-/// be.
-pub(crate) fn spawn_agent(command: &mut Command, image: ExecImage) -> io::Result<Child> {
-    let image = Pointers::new(image);
-    let guard = rustix::process::getpid();
-    let prepare = move || {
-        rustix::process::setsid()?;
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        if rustix::process::getppid() != Some(guard) {
-            return Err(Errno::SRCH.into());
+/// The child shares the memory of the guard and stops it until the child executes its program, so no page is copied.
+pub(crate) fn spawn_agent(mut spec: AgentSpec) -> Result<Pid, (bool, Errno)> {
+    let image = std::mem::take(&mut spec.image);
+    let child = Child {
+        image: Pointers::new(image),
+        spec,
+        guard: rustix::process::getpid(),
+        is_root: rustix::process::getuid().is_root(),
+        errno: AtomicI32::new(0),
+        in_directory: AtomicBool::new(false),
+    };
+    let mut stack: Vec<u128> = Vec::with_capacity(CHILD_STACK / size_of::<u128>());
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let argument = (&raw const child).cast_mut().cast();
+    // SAFETY: the guard is single-threaded and stops until the child has ended or executed its program. So `child` and `stack` outlive the use by the
+    // child, and only one of the two processes runs at a time. The stack grows down from its aligned end. `run_child` makes only system calls and
+    // writes only to the atomics of `child` and to its own stack. No signal has a handler, so none runs in the child.
+    let pid = unsafe {
+        libc::clone(
+            run_child,
+            stack.spare_capacity_mut().as_mut_ptr_range().end.cast(),
+            flags,
+            argument,
+        )
+    };
+    let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else {
+        return Err((false, last_error()));
+    };
+    match child.errno.load(Ordering::Relaxed) {
+        0 => Ok(pid),
+        errno => {
+            let _reaped = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+            let in_directory = child.in_directory.load(Ordering::Relaxed);
+            Err((in_directory, Errno::from_raw_os_error(errno)))
         }
-        // SAFETY: both calls are async-signal-safe, an all-zero kernel sigaction is SIG_DFL without flags and shorter than
-        // `default`, and `set` is initialised by sigemptyset before use.
-        unsafe {
-            let default = [0_u64; 8];
-            for signal in 1..=64_i32 {
-                // A direct system call, because the C library refuses to change the two signals that it uses itself. A process can inherit these as
-                // ignored too.
-                libc::syscall(
-                    libc::SYS_rt_sigaction,
-                    signal,
-                    &default,
-                    std::ptr::null::<u64>(),
-                    size_of::<u64>(),
-                );
+    }
+}
+
+/// Runs in the memory of the guard, so it allocates nothing, takes no lock and does not panic.
+extern "C" fn run_child(child: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `spawn_agent` passes a pointer to a `Child`, which lives until this function has ended or the program has been executed.
+    let child = unsafe { &*child.cast::<Child>() };
+    let Err(error) = child.execute();
+    child.errno.store(error.raw_os_error(), Ordering::Relaxed);
+    127
+}
+
+impl Child {
+    fn execute(&self) -> Result<Infallible, Errno> {
+        use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+        let spec = &self.spec;
+        if let Some(stdin) = &spec.stdin {
+            rustix::stdio::dup2_stdin(stdin)?;
+        }
+        rustix::stdio::dup2_stdout(&spec.stdout)?;
+        rustix::stdio::dup2_stderr(&spec.stderr)?;
+        if let Err(error) = rustix::process::chdir(&*spec.directory) {
+            self.in_directory.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
+        if let Some(gid) = spec.gid {
+            set_thread_gid(Gid::from_raw(gid))?;
+        }
+        if let Some(uid) = spec.uid {
+            if self.is_root {
+                set_thread_groups(&[])?;
             }
+            set_thread_uid(Uid::from_raw(uid))?;
+        }
+        rustix::process::setsid()?;
+        // A change of the user resets this, so it comes later.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(self.guard) {
+            return Err(Errno::SRCH);
+        }
+        for signal in IGNORED {
+            set_default_disposition(signal);
+        }
+        // SAFETY: `set` is initialised by sigemptyset before use, and the guard is single-threaded.
+        unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
             libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
         }
-        Err(image.exec().into())
-    };
-    // SAFETY: `prepare` calls only async-signal-safe functions and does not allocate.
-    unsafe { command.pre_exec(prepare) }.spawn()
+        Err(self.image.exec())
+    }
+}
+
+/// Makes every signal except those of [`ignore_signals`] have its default effect, also the signals that the guard inherited as ignored.
+///
+/// A program inherits the ignored signals. So a spawn has to reset only a few.
+pub(crate) fn reset_signals() {
+    let others = (1..=64).filter(|signal| !IGNORED.contains(signal));
+    others.for_each(set_default_disposition);
+}
+
+/// Does nothing for a signal whose disposition can't be changed.
+fn set_default_disposition(signal: i32) {
+    let default = [0_u64; 8];
+    // SAFETY: an all-zero kernel sigaction is SIG_DFL without flags and shorter than `default`. This is a direct system call, because the C library
+    // refuses to change the two signals that it uses itself. A process can inherit these as ignored too.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            &default,
+            std::ptr::null::<u64>(),
+            size_of::<u64>(),
+        );
+    }
 }
 
 /// Makes the program of `command` run under these seccomp filters.
@@ -258,11 +366,6 @@ struct Pointers {
     environment: Vec<*const libc::c_char>,
     _owners: [Vec<CString>; 2],
 }
-
-// SAFETY: the pointers point to strings that this value owns and that nobody changes.
-unsafe impl Send for Pointers {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Pointers {}
 
 impl Pointers {
     fn new(image: ExecImage) -> Self {

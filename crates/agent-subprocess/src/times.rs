@@ -34,6 +34,8 @@ pub(crate) const GUARD_EXIT: Duration = Duration::from_secs(3);
 pub(crate) const WARM_GUARD: Duration = Duration::from_secs(30);
 /// The time that a guard which was started ahead has to accept a program, before another guard is started.
 pub(crate) const WARM_REPLY: Duration = Duration::from_secs(1);
+/// The time after which a guard without an answer is continued, in case a signal suspended it.
+pub(crate) const WARM_RESUME: Duration = Duration::from_millis(50);
 /// The maximum time for the sweep after a lost guard.
 pub(crate) const GUARD_SWEEP: Duration = Duration::from_secs(1);
 /// The maximum time in which a search waits for processes in the middle of an exec, whose marker can't be read. On a busy machine an exec is

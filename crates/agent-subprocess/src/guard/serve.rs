@@ -1,12 +1,12 @@
 //! The main code of the guard. At its start, the guard ignores signals, and becomes the leader of its session and the parent of every orphan below
 //! it. Then it handles the commands of the host.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -17,12 +17,13 @@ use rustix::process::Signal;
 use super::tree::Tree;
 use crate::exec_image::ExecImage;
 use crate::guard_protocol::{
-    GuardMessage, HostCommand, Inbox, MAX_HOLD, MAX_NAMES, SignalTarget, SpawnSpec, VERSION, frame,
+    GuardMessage, HostCommand, Inbox, MAX_HOLD, MAX_NAMES, OsText, SignalTarget, SpawnSpec,
+    VERSION, frame,
 };
 use crate::proc_fs::timespec;
 use crate::proc_fs::{self, Stat};
-use crate::process::set_user;
-use crate::{sweep, sys, times};
+use crate::sys::{self, AgentSpec};
+use crate::{sweep, times};
 
 /// Runs the guard and does not return if standard input is the control socket.
 pub(super) fn run_if_connected() {
@@ -64,7 +65,9 @@ fn longest_wait() -> Duration {
 /// Returns the control socket, and the descriptor that becomes readable when a child ends.
 fn prepare() -> Result<(OwnedFd, OwnedFd), Errno> {
     sys::close_leaked_descriptors()?;
-    leave_directory();
+    // The guard must not keep a file system busy. It stays there if the system refuses.
+    let _stays = rustix::process::chdir(c"/");
+    sys::reset_signals();
     rustix::process::setsid()?;
     rustix::thread::set_name(c"agent-guard")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -97,8 +100,11 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     if !stay {
         return;
     }
-    if !line.wait_for_spec(longest_wait()) {
-        return;
+    if !line.wait_for_spec(Duration::ZERO) {
+        rehearse();
+        if !line.wait_for_spec(longest_wait()) {
+            return;
+        }
     }
     let Some((spec, descriptors)) = line.receive_spec() else {
         return;
@@ -116,9 +122,8 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     let (pid, _held) = match spawn(spec, descriptors) {
         Ok(spawned) => spawned,
         Err((in_directory, error)) => {
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
             return line.send_to_host(&GuardMessage::SpawnFailed {
-                errno,
+                errno: error.raw_os_error(),
                 in_directory,
             });
         }
@@ -140,6 +145,26 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     // A host that only dropped its handle still reads.
     line.send_to_host(&GuardMessage::Ended(aftermath));
     line.flush_until(Instant::now() + times::LAST_REPORT);
+}
+
+/// Reads a small spec of its own before the host sends one, so that the memory and the code that this needs are in place.
+fn rehearse() {
+    let text = || OsText::new("RLM=text");
+    let spec = SpawnSpec {
+        program: text(),
+        args: vec![text()],
+        env: vec![text(); 40],
+        directory: text(),
+        stdin: false,
+        uid: None,
+        gid: None,
+        survivors_file: Some(text()),
+    };
+    let mut inbox = Inbox::default();
+    inbox.push(&frame(&spec));
+    if let Ok(Some(spec)) = inbox.next::<SpawnSpec>() {
+        let _image = ExecImage::new(&spec);
+    }
 }
 
 /// Waits and handles commands until the process tree is empty or the time is over.
@@ -218,34 +243,25 @@ fn terminate(
     *kill = Some((kill.map_or(at, |(earlier, _)| earlier.min(at)), rounds));
 }
 
-/// Leaves the working directory: the guard must not keep a file system busy. The guard stays there if the system refuses.
-fn leave_directory() {
-    let _stays = rustix::process::chdir("/");
-}
-
 /// Spawns the program. Returns the pid and the descriptors to hold. On failure, returns whether the working directory was the reason.
-fn spawn(
-    spec: SpawnSpec,
-    descriptors: Vec<OwnedFd>,
-) -> Result<(u32, Vec<OwnedFd>), (bool, std::io::Error)> {
+fn spawn(spec: SpawnSpec, descriptors: Vec<OwnedFd>) -> Result<(u32, Vec<OwnedFd>), (bool, Errno)> {
     let mut descriptors = descriptors.into_iter();
-    let mut next = || {
-        descriptors
-            .next()
-            .map(Stdio::from)
-            .ok_or_else(|| (false, Errno::BADF.into()))
-    };
-    let stdin = if spec.stdin { next()? } else { Stdio::null() };
+    let mut next = || descriptors.next().ok_or((false, Errno::BADF));
+    let stdin = spec.stdin.then(&mut next).transpose()?;
     let (stdout, stderr) = (next()?, next()?);
-    let image = ExecImage::new(&spec).map_err(|error| (false, error.into()))?;
-    let mut command = Command::new("/");
-    command.stdin(stdin).stdout(stdout).stderr(stderr);
-    set_user(&mut command, spec.uid, spec.gid);
-    // `current_dir` is not used, because its failure would look like a failure of the program.
-    std::env::set_current_dir(OsString::from(spec.directory)).map_err(|error| (true, error))?;
-    let spawned = sys::spawn_agent(&mut command, image).map_err(|error| (false, error));
-    leave_directory();
-    Ok((spawned?.id(), descriptors.collect()))
+    let image = ExecImage::new(&spec).map_err(|_| (false, Errno::INVAL))?;
+    let directory = CString::new(OsString::from(spec.directory).into_vec());
+    let pid = sys::spawn_agent(AgentSpec {
+        image,
+        directory: directory.map_err(|_| (true, Errno::INVAL))?,
+        stdin,
+        stdout,
+        stderr,
+        uid: spec.uid,
+        gid: spec.gid,
+    })?;
+    let pid = pid.as_raw_nonzero().get().cast_unsigned();
+    Ok((pid, descriptors.collect()))
 }
 
 /// The guard's end of the control socket. A write never blocks.

@@ -116,9 +116,9 @@ async fn errors_of_a_start_are_the_same_with_a_warm_guard() {
 }
 
 #[tokio::test]
-async fn guard_that_waits_holds_nothing_of_its_host() {
+async fn x102g_guard_that_waits_holds_nothing_of_its_host() {
     // Every child of this process would inherit the descriptor that is leaked on purpose.
-    if !alone("warm::guard_that_waits_holds_nothing_of_its_host") {
+    if !alone("warm::x102g_guard_that_waits_holds_nothing_of_its_host") {
         return;
     }
     let scene = Scene::new();
@@ -200,7 +200,7 @@ async fn suspended_guard_continues_for_its_program() {
 
 /// The guard dies at each moment of a start. Sometimes the program runs, and never twice.
 #[tokio::test]
-async fn program_starts_at_most_once_if_its_guard_dies_at_any_moment() {
+async fn x102h_program_starts_at_most_once_if_its_guard_dies_at_any_moment() {
     for n in 0..40 {
         let scene = Scene::new();
         let (warm, pid) = ready_guard(&scene);
@@ -301,6 +301,10 @@ async fn changed_limits_or_groups_need_another_guard() {
         groups[0].split(' ').any(|group| group == "4242"),
         "{groups:?}"
     );
+    // A program of another user has no group of root.
+    let command = scene.agent("id -G").uid(65534).gid(65534);
+    let mut agent = command.spawn().await.unwrap();
+    assert_eq!(stdout(&mut agent).await, ["65534"]);
 }
 
 #[tokio::test]
@@ -428,7 +432,7 @@ fn helper(scene: &Scene) -> std::process::Command {
 }
 
 #[test]
-fn x102a_host_killed_at_any_moment_leaves_no_warm_guard() {
+fn x102g_host_killed_at_any_moment_leaves_no_warm_guard() {
     let scenes: Vec<Scene> = (0..30).map(|_| Scene::new()).collect();
     for (scene, n) in scenes.iter().zip(0..) {
         let mut host = helper(scene).spawn().unwrap();
@@ -465,7 +469,7 @@ async fn helper_host_that_waits() {
 }
 
 #[test]
-fn x102a_warm_guard_ends_with_its_killed_host_also_if_it_is_suspended() {
+fn x102g_warm_guard_ends_with_its_killed_host_also_if_it_is_suspended() {
     use std::io::{BufRead as _, BufReader};
     for suspended in [false, true] {
         let scene = Scene::new();
