@@ -1,9 +1,9 @@
 //! B9: the start and the end of a program, with a small and a large parent.
 
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use agent_subprocess::{Containment, StopPolicy, TreeCommand};
+use agent_subprocess::{Containment, Marker, StopPolicy, TreeCommand, WarmGuard};
 use tokio::runtime::Runtime;
 
 use crate::harness::{
@@ -26,9 +26,13 @@ const TWO: &str = "posix_spawn, twice";
 const SELF: &str = "posix_spawn, this program and `true`";
 const BARE: &str = "Agent without a guard";
 const GUARDED: &str = "Agent under a guard";
+/// The guard was started before, and waits.
+const WARM: &str = "Agent under a warm guard";
 const QUANTITY: &str = "spawn to exit";
 const GONE: &str = "spawn to the end of the stop";
 const PROGRAM: &str = "/bin/true";
+/// The maximum time for the start of a warm guard.
+const WARM_UP: Duration = Duration::from_secs(10);
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let sizes = plan.scale.pick(
@@ -48,11 +52,10 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             let resident = vec![1_u8; mib << 20];
             let range = group * rounds..(group + 1) * rounds;
             let turns = vec![
-                Turn::new(BARE, Role::Ours, |_| {
-                    agent(&runtime, Containment::Group, false)
-                }),
+                Turn::new(BARE, Role::Ours, |_| agent(&runtime, Start::Bare, false)),
+                Turn::new(WARM, Role::Ours, |_| agent(&runtime, Start::Warm, false)),
                 Turn::new(GUARDED, Role::Ours, |_| {
-                    agent(&runtime, Containment::Guard, false)
+                    agent(&runtime, Start::Guarded, false)
                 }),
                 Turn::new("std Command", Role::Peer, |_| timed(with_std)),
                 Turn::new("tokio Command, output", Role::Peer, |_| {
@@ -69,11 +72,10 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             ];
             let spawned = in_turn(range.clone(), turns, &progress)?;
             let turns = vec![
-                Turn::new(BARE, Role::Ours, |_| {
-                    agent(&runtime, Containment::Group, true)
-                }),
+                Turn::new(BARE, Role::Ours, |_| agent(&runtime, Start::Bare, true)),
+                Turn::new(WARM, Role::Ours, |_| agent(&runtime, Start::Warm, true)),
                 Turn::new(GUARDED, Role::Ours, |_| {
-                    agent(&runtime, Containment::Guard, true)
+                    agent(&runtime, Start::Guarded, true)
                 }),
                 Turn::new(TWO, Role::Floor, |_| timed(twice)),
             ];
@@ -104,6 +106,12 @@ fn judge(found: &[Series], [small, large]: [&'static str; 2], outcome: &mut Outc
         outcome
             .at_most(&format!("{BARE}, {label}"), bare, 1.15, "× posix_spawn")
             .about(format!("{QUANTITY}, {label}"), BARE);
+        let warm = samples(label, WARM)
+            .zip(samples(label, BARE))
+            .and_then(over);
+        outcome
+            .at_most(&format!("{WARM}, {label}"), warm, 1.15, "× without a guard")
+            .about(format!("{QUANTITY}, {label}"), WARM);
         let guarded = samples(label, GUARDED)
             .zip(samples(label, TWO))
             .and_then(over);
@@ -111,7 +119,7 @@ fn judge(found: &[Series], [small, large]: [&'static str; 2], outcome: &mut Outc
             .at_most(&format!("{GUARDED}, {label}"), guarded, 1.5, "× two spawns")
             .about(format!("{QUANTITY}, {label}"), GUARDED);
     }
-    for name in [BARE, GUARDED] {
+    for name in [BARE, WARM, GUARDED] {
         let grown = samples(large, name)
             .zip(samples(small, name))
             .and_then(over);
@@ -161,12 +169,35 @@ fn with_tokio(runtime: &Runtime) -> Result<Option<f64>> {
     })
 }
 
+#[derive(Clone, Copy)]
+enum Start {
+    Bare,
+    Guarded,
+    Warm,
+}
+
 /// Spawns the program and waits for its exit; with `stop`, the time includes the stop.
-fn agent(runtime: &Runtime, containment: Containment, stop: bool) -> Result<Option<f64>> {
+fn agent(runtime: &Runtime, start: Start, stop: bool) -> Result<Option<f64>> {
     runtime.block_on(async {
+        let marker = Marker {
+            variable: "RLM_BENCH".to_owned(),
+            scope: "b9".to_owned(),
+            member: "1".to_owned(),
+        };
+        let warm = WarmGuard::new(&marker.scope);
+        if matches!(start, Start::Warm) {
+            warm.want();
+            wait_until_it_waits(&warm)?;
+        }
+        let containment = match start {
+            Start::Bare => Containment::Group,
+            Start::Guarded | Start::Warm => Containment::Guard,
+        };
         let begun = Instant::now();
         let mut agent = TreeCommand::new(PROGRAM)
             .containment(containment)
+            .marker(marker)
+            .warm_guard(&warm)
             .spawn()
             .await?;
         let exit = agent.wait().await;
@@ -180,4 +211,18 @@ fn agent(runtime: &Runtime, containment: Containment, stop: bool) -> Result<Opti
         }
         Ok(Some(took.as_secs_f64() * 1e6))
     })
+}
+
+/// Waits until the guard sleeps under its own name: then it waits for its program.
+fn wait_until_it_waits(warm: &WarmGuard) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < WARM_UP {
+        let stat = warm.pid().map(|pid| format!("/proc/{pid}/stat"));
+        let stat = stat.and_then(|path| fs_err::read_to_string(path).ok());
+        if stat.is_some_and(|stat| stat.contains("(agent-guard) S")) {
+            return Ok(());
+        }
+        std::thread::yield_now();
+    }
+    Err("no warm guard waits".into())
 }
