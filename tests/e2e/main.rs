@@ -108,6 +108,7 @@ mod view_attacks;
 mod view_pages;
 mod view_remote;
 mod view_run;
+mod warm_guard;
 mod working_tree_lock;
 mod worktree_result;
 

@@ -205,6 +205,12 @@ impl AgentConfig {
         self.options != AgentOptions::Command
     }
 
+    /// Whether the agent is a program. The other agent is a part of this one.
+    #[must_use]
+    pub fn has_program(&self) -> bool {
+        !matches!(self.options, AgentOptions::Api(_))
+    }
+
     /// Whether both configurations are of the same agent, perhaps in different versions, so that one can continue sessions of the other.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_subprocess::WarmGuard;
 use loop_state::{Head, Machine, MachineInput, StopReason, Timestamp};
 use rlm_store::journal::Journal;
-use rlm_store::{DataLoss, RunHead, Settings, WorkingTreeLock, runs};
+use rlm_store::sweep::scope_in;
+use rlm_store::{DataLoss, Project, RunHead, Settings, WorkingTreeLock, runs};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
@@ -81,6 +83,8 @@ pub struct Runner {
     hooks: Vec<HookQueue>,
     /// Whether the computer must not go to sleep while the run lives.
     keeps_awake: bool,
+    /// Whether this process created the run. Then no earlier process of the run has left anything.
+    is_new: bool,
     transcript_pruning: TranscriptPruning,
 }
 
@@ -97,7 +101,7 @@ impl Runner {
     /// the run exists, and [`open`](Self::open) can open it.
     pub async fn create(
         work_tree: WorkingTreeLock,
-        mut settings: Settings,
+        settings: Settings,
         options: RunnerOptions,
     ) -> Result<(Self, RunEventReceiver), Error> {
         let (project, run) = (work_tree.project(), work_tree.run().clone());
@@ -108,17 +112,23 @@ impl Runner {
         }
         Self::refuse_uncommittable(project, &settings).await?;
         let prompts = first_input::first_prompts(&run, &settings)?;
-        let (mut journal, _) = Journal::open(project, &run, true)?;
-        let mut blobs = Vec::new();
-        for (phase, text) in settings.phases.iter_mut().zip(&prompts) {
-            blobs.push(first_input::store_prompt(&mut journal, phase, text).await?);
-        }
         let mut saved = RunHead::new(run, machine, settings);
-        saved.prompts = blobs;
+        let warm_guard = warm_guard(project, &saved);
+        // The first agent starts after two saves, which take longer than the start of its guard.
+        if saved.settings.phases[0].agent.has_program() {
+            warm_guard.want();
+        }
+        let (mut journal, _) = Journal::open(project, &saved.run, true)?;
+        for (phase, text) in saved.settings.phases.iter_mut().zip(&prompts) {
+            let stored = first_input::store_prompt(&mut journal, phase, text).await?;
+            saved.prompts.push(stored);
+        }
         // Save before a press can stop the run: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;
         let first = MachineInput::Started;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
+        runner.processes.warm_guard = warm_guard;
+        runner.is_new = true;
         runner.remove_orphans(0);
         Ok((runner, receiver))
     }
@@ -192,6 +202,7 @@ impl Runner {
         first: MachineInput,
     ) -> (Self, RunEventReceiver) {
         let (events, receiver) = event_channel::channel();
+        let warm_guard = warm_guard(work_tree.project(), &saved);
         let git_processes = Self::own_git_processes(&mut work_tree, &saved.scope);
         let view = View {
             head: saved.machine.clone(),
@@ -227,6 +238,7 @@ impl Runner {
                 cleanup: None,
                 retained: RetainedLeftovers::default(),
                 git_processes,
+                warm_guard,
                 inhibitor: None,
                 message: None,
                 unchanged_since: None,
@@ -248,6 +260,7 @@ impl Runner {
             heartbeat: None,
             hooks: Vec::new(),
             keeps_awake: false,
+            is_new: false,
             transcript_pruning,
         };
         (runner, receiver)
@@ -370,4 +383,9 @@ impl Runner {
         self.notify(at, HookEventKind::Event(&event));
         self.events.send(at, event);
     }
+}
+
+/// Creates the place of the guard that starts before its program is needed.
+fn warm_guard(project: &Project, saved: &RunHead) -> WarmGuard {
+    WarmGuard::new(&scope_in(project.tree(), &saved.scope))
 }

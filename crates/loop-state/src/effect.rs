@@ -75,6 +75,29 @@ pub enum Effect {
     EndRun,
 }
 
+impl Effect {
+    /// Returns whether these effects start the agent or a command after a save. A runner can prepare the start during the save.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loop_state::Effect;
+    ///
+    /// assert!(Effect::start_after_save(&[Effect::Save, Effect::RunCheck]));
+    /// assert!(!Effect::start_after_save(&[Effect::RunCheck, Effect::Save]));
+    /// ```
+    pub fn start_after_save(effects: &[Effect]) -> bool {
+        let is_save = |effect: &&Effect| matches!(effect, Self::Save | Self::SavePhase { .. });
+        let starts = |effect: &Effect| {
+            matches!(
+                effect,
+                Self::StartAttempt(_) | Self::RunRequiredCheck(_) | Self::RunCheck
+            )
+        };
+        effects.iter().skip_while(|it| !is_save(it)).any(starts)
+    }
+}
+
 /// A condition that lasts for some time. The run reports it before the condition ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -364,6 +364,7 @@ impl Runner {
             stop: self.stop_policy(),
             // Each report states whether there was a guard.
             containment: Containment::Auto,
+            warm_guard: Some(self.processes.warm_guard.clone()),
         }
     }
 
@@ -449,6 +450,11 @@ impl Runner {
     }
 
     async fn stop_all(&mut self) {
+        let warm_guard = self.processes.warm_guard.clone();
+        tokio::join!(warm_guard.close(), self.stop_process_trees());
+    }
+
+    async fn stop_process_trees(&mut self) {
         let budget = self.budget();
         let waits = self.awaited();
         self.show_end(budget, waits);

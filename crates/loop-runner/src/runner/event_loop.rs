@@ -50,6 +50,7 @@ impl Runner {
                 Some(next) => next,
                 None => {
                     self.note_awaited(self.awaited());
+                    self.discard_unused_guard().await;
                     self.next(&mut inbox, now).await?;
                     self.apply_shutdown(&mut inbox).await?;
                     continue;
@@ -71,6 +72,9 @@ impl Runner {
                 self.journal.note(event);
             }
             let is_over = effects.contains(&Effect::EndRun);
+            if Effect::start_after_save(&effects) {
+                self.prepare_guard(&effects);
+            }
             for effect in effects {
                 let at_once = self.perform(effect).await?;
                 let at_once = self.with_saved_session(at_once).await;
@@ -83,6 +87,25 @@ impl Runner {
             }
             self.accept_requests(&mut inbox).await?;
             self.apply_shutdown(&mut inbox).await?;
+        }
+    }
+
+    /// Starts the guard of an agent or a command, so that it starts during the save before them.
+    fn prepare_guard(&self, effects: &[Effect]) {
+        let is_stopping = self.requests.is_stop_requested() || self.options.gate.is_shutdown();
+        let is_agent = |effect: &Effect| matches!(effect, Effect::StartAttempt(_));
+        let has_program = self.phase().agent.has_program() || !effects.iter().any(is_agent);
+        if !is_stopping && has_program {
+            self.processes.warm_guard.want();
+        }
+    }
+
+    /// Ends the guard if the agent or the command was not started after all: no guard waits while the run waits.
+    async fn discard_unused_guard(&mut self) {
+        let processes = &mut self.processes;
+        let has_user = processes.attempt.is_some() || processes.check.is_some();
+        if !has_user && processes.cleanup.is_none() {
+            processes.warm_guard.discard().await;
         }
     }
 

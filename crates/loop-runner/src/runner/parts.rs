@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent_duplex::{Driver, Event, ProcessName};
-use agent_subprocess::ProcessContext;
+use agent_subprocess::{ProcessContext, WarmGuard};
 use rlm_store::PhaseSettings;
 use rlm_store::git::processes::OwnedGitProcesses;
 use rlm_store::transcript::{PruneResult, TranscriptQuota};
@@ -53,6 +53,8 @@ pub(super) struct RunProcesses {
     pub(super) cleanup: Option<AttemptCleanup>,
     pub(super) retained: RetainedLeftovers,
     pub(super) git_processes: OwnedGitProcesses,
+    /// The guard of the next agent or command, which starts during the save before it.
+    pub(super) warm_guard: WarmGuard,
     /// The program that keeps the computer awake, if one runs.
     pub(super) inhibitor: Option<SleepInhibitor>,
     /// The time of the last git status, if nothing of the run has worked in the working tree since.

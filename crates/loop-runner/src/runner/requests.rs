@@ -234,6 +234,9 @@ impl Runner {
 
     /// Suspends or resumes all processes of the run. After a resume, returns the machine input with the duration of the suspension.
     async fn freeze(&mut self, frozen: bool) -> Option<MachineInput> {
+        if frozen {
+            self.processes.warm_guard.discard().await;
+        }
         if let Some(check) = &self.processes.check {
             check.freeze(frozen).await;
         }

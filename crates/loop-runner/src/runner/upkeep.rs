@@ -51,7 +51,11 @@ impl Runner {
                 ))),
             }
             let scope = sweep::scope_in(self.work_tree.project().tree(), &head.scope);
-            let swept = sweep::sweep(scope).await;
+            // The random scope of a new run is unknown to all earlier processes. Only its own warm guard has it.
+            let swept = match self.is_new && head.run == self.saved.run {
+                true => SweepResult::default(),
+                false => sweep::sweep(scope).await,
+            };
             sweep::remove_scratch(self.work_tree.project(), &head.run);
             self.report_swept(&head.run, LEFTOVER_REASON, swept);
         }

@@ -1,0 +1,115 @@
+//! The guard that starts before its agent: it outlives neither its host nor a wait, and there are never two agents.
+
+use std::time::{Duration, Instant};
+
+use rlm_tests::{Process, poll_until, wait_for};
+
+use crate::LONG;
+use crate::scene::{Scene, crash};
+
+/// Less than the time for which a guard would wait for its agent.
+const SOON: Duration = Duration::from_secs(15);
+
+/// Returns the guards of the scene. A run without an agent has none.
+fn guards(scene: &Scene) -> Vec<Process> {
+    let mut alive = scene.alive();
+    // A guard that has ended stays a zombie while the run is suspended.
+    alive.retain(|process| process.name == "agent-guard" && !process.is_zombie());
+    alive
+}
+
+/// An agent that adds a line to `runs`, and one to `twice` if another agent runs beside it.
+const AGENT: &str = "cat >/dev/null; echo >>runs; flock -n busy sleep 0.003 || echo >>twice";
+
+#[test]
+fn x102a_x102c_run_killed_at_any_moment_leaves_no_guard_and_no_second_agent() {
+    for n in 0..20 {
+        let scene = Scene::new("");
+        let run = scene.rlm(&["run", "-p", "x", "--sleep", "0", "--until", "test -e end"]);
+        let running = run.args(["--", "sh", "-c", AGENT]).spawn();
+        let killed = poll_until(Duration::from_micros(30_000 + n * 3_700), || None::<()>);
+        assert!(killed.is_none());
+        crash(running);
+        let left = poll_until(SOON, || scene.alive().is_empty().then_some(()));
+        assert!(left.is_some(), "{:?}", scene.alive());
+        fs_err::write(scene.file("end"), "").unwrap();
+        let resumed = scene.rlm(&["resume"]).run(LONG);
+        // It is possibly killed before there is a run.
+        if scene.file("runs").exists() {
+            resumed.expect_code(0);
+        }
+        scene.expect_nothing_alive();
+        assert!(!scene.file("twice").exists(), "two agents at a time");
+    }
+}
+
+#[test]
+fn no_guard_waits_during_a_sleep() {
+    let scene = Scene::new("");
+    let run = scene.rlm(&[
+        "run",
+        "-p",
+        "x",
+        "--sleep",
+        "1h",
+        "-n",
+        "2",
+        "--gate",
+        "echo >gated",
+    ]);
+    let running = run.args(["--", "sh", "-c", AGENT]).spawn();
+    scene.wait_for_file("gated");
+    // Git and the end of the iteration have guards of their own before the sleep begins.
+    let mut quiet_since = Instant::now();
+    let sleeps = poll_until(SOON, || {
+        if !guards(&scene).is_empty() {
+            quiet_since = Instant::now();
+        }
+        (quiet_since.elapsed() >= Duration::from_secs(1)).then_some(())
+    });
+    assert!(sleeps.is_some(), "{:?}", guards(&scene));
+    crate::scene::stop(running, rustix::process::Signal::TERM);
+    scene.expect_nothing_alive();
+}
+
+/// Each agent that is suspended keeps its guard. A guard without an agent would wait for the end of the suspension.
+#[test]
+fn x126a_no_guard_waits_while_the_run_is_suspended() {
+    let scene = Scene::new("");
+    let (shell, terminal) = scene.sandbox.shell().spawn_on_terminal();
+    terminal.sees("$ ", LONG);
+    let rlm = crate::RLM;
+    terminal.send(format!(
+        "{rlm} run -p x --sleep 0 --until 'test -e end' -- sh -c '{AGENT}'\r"
+    ));
+    scene.wait_for_file("runs");
+    for n in 0..8 {
+        let moment = poll_until(Duration::from_micros(5_000 + n * 1_900), || None::<()>);
+        assert!(moment.is_none());
+        terminal.send(b"\x1a");
+        wait_for("the shell in the foreground", LONG, || {
+            (terminal.foreground() == Some(shell.pid())).then_some(())
+        });
+        let idle = || {
+            let alive = scene.alive();
+            let has_child = |guard: &Process| alive.iter().any(|it| it.ppid == guard.pid);
+            let mut idle = guards(&scene);
+            idle.retain(|guard| !has_child(guard));
+            idle
+        };
+        let none = poll_until(SOON, || idle().is_empty().then_some(()));
+        assert!(none.is_some(), "{:?}", idle());
+        terminal.send("fg\r");
+        wait_for("rlm in the foreground", LONG, || {
+            (terminal.foreground() != Some(shell.pid())).then_some(())
+        });
+    }
+    fs_err::write(scene.file("end"), "").unwrap();
+    wait_for("the end of the run", LONG, || {
+        (terminal.foreground() == Some(shell.pid())).then_some(())
+    });
+    terminal.send("exit\r");
+    shell.wait(LONG);
+    scene.expect_nothing_alive();
+    assert!(!scene.file("twice").exists(), "two agents at a time");
+}
