@@ -64,12 +64,13 @@ pub(crate) async fn start(
     descriptors: &[BorrowedFd<'_>],
     marker: Marker,
     warm: Option<GuardConnection>,
+    unreaped: Option<&UnreapedGuards>,
 ) -> Result<TreeHandle, Failure> {
     let spec = frame(spec);
     if let Some(mut line) = warm {
         let launched = line.launch(path, &spec, descriptors, &marker, times::WARM_REPLY);
         match launched.await {
-            Ok(main) => return Ok(line.follow(main, marker)),
+            Ok(main) => return Ok(line.follow(main, marker, unreaped)),
             Err(NotLaunched::Failed(failure)) => return Err(failure),
             Err(NotLaunched::Ended | NotLaunched::Unusable(_)) => line.process.end().await,
         }
@@ -78,7 +79,7 @@ pub(crate) async fn start(
         let mut line = spawn_guard(path, &marker.scope).map_err(Failure::Other)?;
         let launched = line.launch(path, &spec, descriptors, &marker, REPLY_TIMEOUT);
         match launched.await {
-            Ok(main) => return Ok(line.follow(main, marker)),
+            Ok(main) => return Ok(line.follow(main, marker, unreaped)),
             Err(NotLaunched::Failed(failure) | NotLaunched::Unusable(failure)) => {
                 return Err(failure);
             }
@@ -99,12 +100,39 @@ enum NotLaunched {
     Failed(Failure),
 }
 
+/// Counts the guards whose programs have a common owner, until they are reaped. The owner waits for them once, and not after each program.
+#[derive(Clone, Default)]
+pub(crate) struct UnreapedGuards(Arc<watch::Sender<usize>>);
+
+impl UnreapedGuards {
+    fn add(&self) -> UnreapedGuard {
+        self.0.send_modify(|count| *count += 1);
+        UnreapedGuard(self.clone())
+    }
+
+    pub(crate) async fn wait(&self) {
+        let mut count = self.0.subscribe();
+        let _cannot_close = count.wait_for(|count| *count == 0).await;
+    }
+}
+
+/// One guard that is not reaped.
+struct UnreapedGuard(UnreapedGuards);
+
+impl Drop for UnreapedGuard {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
+}
+
 /// The process of a guard. It stays in the list of guards until it is reaped, so no sweep takes it for an orphan. If this is dropped before, a task of
 /// the runtime waits for the end of the process.
 struct GuardProcess {
     pid: u32,
     /// `None` once it is reaped.
     child: Option<Child>,
+    /// Counts the guard until it is reaped, if the owner of its program waits for that.
+    counted: Option<UnreapedGuard>,
 }
 
 impl GuardProcess {
@@ -112,6 +140,7 @@ impl GuardProcess {
         Self {
             pid: child.id().unwrap_or(0),
             child: Some(child),
+            counted: None,
         }
     }
 
@@ -141,6 +170,7 @@ impl GuardProcess {
         if matches!(ended, Ok(Ok(_))) {
             self.child = None;
             orphans::guard_is_reaped(self.pid);
+            self.counted = None;
         }
         self.child.is_none()
     }
@@ -157,9 +187,10 @@ impl Drop for GuardProcess {
     fn drop(&mut self) {
         // A suspended guard would not notice that its socket closes.
         resume(self.unreaped());
-        let pid = self.pid;
+        let (pid, counted) = (self.pid, self.counted.take());
         if let (Some(mut child), Ok(runtime)) = (self.child.take(), Handle::try_current()) {
             runtime.spawn(async move {
+                let _until_it_is_reaped = counted;
                 if child.wait().await.is_ok() {
                     orphans::guard_is_reaped(pid);
                 }
@@ -328,7 +359,13 @@ impl GuardConnection {
     }
 
     /// Follows the guard to its end in a task of its own.
-    fn follow(self, main: u32, marker: Marker) -> TreeHandle {
+    fn follow(
+        mut self,
+        main: u32,
+        marker: Marker,
+        unreaped: Option<&UnreapedGuards>,
+    ) -> TreeHandle {
+        self.process.counted = unreaped.map(UnreapedGuards::add);
         let guard = self.guard;
         let lost = LostGuard {
             guard,
@@ -497,23 +534,32 @@ async fn follow_guard(
         () = give_up.notified() => {}
     }
     let orderly = final_report.is_some();
-    // Wait for the end of the guard before publishing its result, so that the descriptors that it held are closed by then.
+    // The guard has closed the descriptors that it held before its last message. If somebody waits for its end later, the result needs no wait.
+    if process.counted.is_some()
+        && let Some(report) = final_report.take()
+    {
+        publish(&progress, report);
+    }
     if !orderly || !process.wait_for_end().await {
         process.end().await;
     }
     if process.child.is_none() {
         orphans::reap_orphans();
     }
-    let aftermath = match final_report {
-        Some(aftermath) => aftermath,
-        None => sweep_for(lost, marker).await,
-    };
+    match final_report {
+        Some(report) => publish(&progress, report),
+        None if orderly => {}
+        None => publish(&progress, sweep_for(lost, marker).await),
+    }
+}
+
+fn publish(progress: &watch::Sender<TreeProgress>, report: TreeEnd) {
     progress.send_modify(|now| {
         // A survivor has no exit status. A caller that waits for the exit of a lost program must not wait forever.
-        if aftermath.guard_lost {
+        if report.guard_lost {
             now.exit.get_or_insert(Exit::UNKNOWN);
         }
-        now.tree_end = Some(aftermath);
+        now.tree_end = Some(report);
     });
 }
 

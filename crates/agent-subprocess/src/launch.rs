@@ -193,11 +193,12 @@ impl TreeCommand {
         let agents = stdin.iter().chain([stdout, stderr]);
         let descriptors: Vec<_> = agents.chain(&self.hold).map(OwnedFd::as_fd).collect();
         let spec = self.spec(stdin.is_some());
+        let unreaped = self.warm.as_ref().map(|warm| &warm.place.unreaped);
         let warm = match &self.warm {
             Some(warm) => warm.place.take(path, &marker.scope).await,
             None => None,
         };
-        match guarded::start(path, &spec, &descriptors, marker.clone(), warm).await {
+        match guarded::start(path, &spec, &descriptors, marker.clone(), warm, unreaped).await {
             Ok(keeper) => Ok(Some(keeper)),
             Err(Failure::Other(error)) => Err(error),
             Err(Failure::NotSpawned {

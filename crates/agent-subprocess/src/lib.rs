@@ -28,7 +28,8 @@
 //! session of its own, and waits. Every orphan of the process tree becomes a child of the guard. So the guard can kill its direct children, round
 //! after round, until `wait` reports that it has none: this proves that the process tree is empty. One socket controls the guard. When that socket
 //! closes because the host died, the guard ends the process tree by itself. The guard is the host's own executable, started again
-//! ([`guard_before_main!`] or [`guard::run_if_guard`]), or a helper ([`guard::guard_program`]).
+//! ([`guard_before_main!`] or [`guard::run_if_guard`]), or a helper ([`guard::guard_program`]). A host that knows that it needs a program soon can
+//! start the guard before ([`WarmGuard`]).
 //!
 //! Without a guard (outside Linux, or if the caller allows it by its [`Containment`]) the program gets a process group. A stop then walks the descendants
 //! and sweeps by [`Marker`], and its [`StopReport`] states that this proves less.

@@ -89,6 +89,9 @@ impl WarmGuard {
 
     /// Does the same as [`discard`](Self::discard), and starts no guard any more. Later programs start as without this value.
     ///
+    /// A program with this value reports its end before its guard is reaped. This waits for these guards too, for at most three seconds. So call it
+    /// when all programs with this value have ended.
+    ///
     /// # Cancel safety
     /// Dropping the future doesn't keep the guard.
     pub async fn close(&self) {

@@ -333,6 +333,8 @@ impl Runner {
         let outcome = result.map(|reason| self.outcome(reason));
         self.notify_end(outcome.as_ref()).await;
         self.allow_sleep().await;
+        // Nothing that the run started is alive when it reports its end, not even a guard that has nothing to do.
+        self.processes.warm_guard.close().await;
         // Dropping the queue reports the end of the run to the clients whose requests were never processed.
         self.requests = RequestQueue::default();
         let result = outcome.map(|outcome| self.outcome(outcome.reason));

@@ -118,8 +118,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         .survivors_file
         .clone()
         .map(|path| PathBuf::from(OsString::from(path)));
-    // `_held` are descriptors of the host. They close when this process ends, that is, when the process tree is gone.
-    let (pid, _held) = match spawn(spec, descriptors) {
+    let (pid, held) = match spawn(spec, descriptors) {
         Ok(spawned) => spawned,
         Err((in_directory, error)) => {
             return line.send_to_host(&GuardMessage::SpawnFailed {
@@ -142,6 +141,8 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         // A failure can't be reported because the host is gone; the next sweep uses the marker anyway.
         let _unwritten = report.append(&path);
     }
+    // The process tree is gone, so the descriptors of the host close. The host can rely on this when it gets the last message.
+    drop(held);
     // A host that only dropped its handle still reads.
     line.send_to_host(&GuardMessage::Ended(aftermath));
     line.flush_until(Instant::now() + times::LAST_REPORT);

@@ -2,7 +2,7 @@
 
 use super::slot::{Taken, WarmSlot};
 use crate::guard_executable::executable;
-use crate::guarded::{GuardConnection, spawn_guard};
+use crate::guarded::{GuardConnection, UnreapedGuards, spawn_guard};
 use crate::times;
 use rustix::process::{Gid, Resource, Rlimit};
 use rustix::thread::CapabilitySets;
@@ -42,6 +42,8 @@ pub(crate) struct Place {
     path: Option<PathBuf>,
     max_age: Duration,
     slot: Mutex<WarmSlot<Started, HostState>>,
+    /// The guards of all programs that were started with this place, also those that it did not start.
+    pub(crate) unreaped: UnreapedGuards,
     /// Notifies after the end of each guard that was not used.
     ended: Notify,
 }
@@ -93,6 +95,7 @@ impl Place {
             path: executable(),
             max_age,
             slot: Mutex::new(WarmSlot::new(max_age)),
+            unreaped: UnreapedGuards::default(),
             ended: Notify::new(),
         }
     }
@@ -162,6 +165,7 @@ impl Place {
     pub(super) async fn close(self: &Arc<Self>) {
         let waiting = self.slot().close();
         self.end_and_wait(waiting).await;
+        let _reaped_or_stuck = timeout(times::GUARD_EXIT, self.unreaped.wait()).await;
     }
 
     /// Ends the guard in a task of its own, so that a dropped future doesn't keep it, and waits for the end of every guard that was not used.

@@ -91,6 +91,7 @@ async fn program_runs_under_the_guard_that_waits() {
     assert_eq!(agent.guard().unwrap().pid, pid);
     assert_eq!(stdout(&mut agent).await, [large.len().to_string()]);
     agent.stop(&StopPolicy::kill()).await;
+    warm.close().await;
     scene.assert_no_process_is_left();
 }
 
@@ -182,6 +183,7 @@ async fn guard_that_dies_while_it_waits_is_replaced() {
     assert_ne!(agent.guard().unwrap().pid, pid);
     assert!(agent.wait().await.success());
     agent.stop(&StopPolicy::default()).await;
+    warm.close().await;
     assert_eq!((runs(&scene), children()), (1, String::new()));
 }
 
@@ -224,6 +226,7 @@ async fn x102h_program_starts_at_most_once_if_its_guard_dies_at_any_moment() {
             Err(error) => assert!(error.is_guard(), "{error}"),
         }
         assert!(runs(&scene) <= 1);
+        warm.close().await;
         scene.assert_no_process_is_left();
     }
 }
@@ -345,6 +348,33 @@ async fn close_ends_the_guard_and_starts_no_other() {
     warm.close().await;
     agent.stop(&StopPolicy::kill()).await;
     assert_eq!(children(), "");
+}
+
+/// The end of a program is known before its guard is reaped. Its lock is free by then, and `close` waits for the guard.
+#[tokio::test]
+async fn lock_is_free_at_the_end_of_a_program_and_close_reaps_its_guard() {
+    if !alone("warm::lock_is_free_at_the_end_of_a_program_and_close_reaps_its_guard") {
+        return;
+    }
+    let scene = Scene::new();
+    let path = scene.path("lock");
+    fs::File::create(&path).unwrap();
+    for _ in 0..100 {
+        let warm = WarmGuard::new(&scene.marker.scope);
+        warm.want();
+        let lock = fs::File::open(&path).unwrap();
+        lock.lock().unwrap();
+        let command = scene.agent("sleep 673 & exit 0").hold(lock.into());
+        let mut agent = command.warm_guard(&warm).spawn().await.unwrap();
+        agent.wait().await;
+        let other = fs::File::open(&path).unwrap();
+        assert!(other.try_lock().is_err(), "a process is left");
+        let report = agent.stop(&StopPolicy::kill()).await;
+        assert!(report.is_proven(), "{report}");
+        other.try_lock().unwrap();
+        warm.close().await;
+        assert_eq!(children(), "");
+    }
 }
 
 #[test]

@@ -451,7 +451,7 @@ impl Runner {
 
     async fn stop_all(&mut self) {
         let warm_guard = self.processes.warm_guard.clone();
-        tokio::join!(warm_guard.close(), self.stop_process_trees());
+        tokio::join!(warm_guard.discard(), self.stop_process_trees());
     }
 
     async fn stop_process_trees(&mut self) {
