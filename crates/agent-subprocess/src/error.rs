@@ -1,5 +1,6 @@
 //! The reasons why a program could not be started or reached.
 
+use crate::sweep::SweepReport;
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -64,12 +65,20 @@ pub(crate) enum Kind {
         "the guard {path} {what}: check that it calls `run_if_guard` first in main and has the same version as this library"
     )]
     #[cfg(target_os = "linux")]
-    Guard { path: PathBuf, what: String },
+    Guard {
+        path: PathBuf,
+        what: String,
+        swept: Option<SweepReport>,
+    },
     #[error(
         "the guard {path} {what} in time: check that the disks of both programs respond, and that the guard calls `run_if_guard` first in main"
     )]
     #[cfg(target_os = "linux")]
-    GuardTimeout { path: PathBuf, what: &'static str },
+    GuardTimeout {
+        path: PathBuf,
+        what: &'static str,
+        swept: Option<SweepReport>,
+    },
     #[error("the guard {path} cannot work here: {reason}")]
     #[cfg(target_os = "linux")]
     GuardRefused { path: PathBuf, reason: String },
@@ -146,13 +155,31 @@ impl Error {
         }
     }
 
-    /// Returns whether the guard did not answer in time. Then nothing proves that the program doesn't run: it can still start, until its guard notices
-    /// that the host gave up.
+    /// Returns whether the guard did not answer in time.
     pub fn is_guard_timeout(&self) -> bool {
         #[cfg(target_os = "linux")]
         return matches!(self.0, Kind::GuardTimeout { .. });
         #[cfg(not(target_os = "linux"))]
         return false;
+    }
+
+    /// Returns the processes that the program possibly started before its guard was lost. A search found and ended them; it can't prove that no other
+    /// process is left. Returns `None` if the program certainly did not start.
+    pub fn lost_processes(&self) -> Option<&SweepReport> {
+        #[cfg(target_os = "linux")]
+        if let Kind::Guard { swept, .. } | Kind::GuardTimeout { swept, .. } = &self.0 {
+            return swept.as_ref();
+        }
+        None
+    }
+
+    /// Adds the result of the sweep after a guard that possibly spawned the program.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_sweep(mut self, report: SweepReport) -> Self {
+        if let Kind::Guard { swept, .. } | Kind::GuardTimeout { swept, .. } = &mut self.0 {
+            *swept = Some(report);
+        }
+        self
     }
 
     /// Explains why a spawn failed. `file` is the file with the name of the program, if there is one.

@@ -27,10 +27,8 @@ use tokio::time::timeout;
 /// The maximum number of starts: a Ctrl-C of the terminal can kill a guard in its first millisecond. It has spawned nothing by then, so the host
 /// tries again.
 const TRIES: u32 = 3;
-/// The time for a guard to send its hello, and then to spawn (a program can be on a slow disk).
+/// The time for a guard to accept its spec, and then to spawn (a program can be on a slow disk).
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The end of a guard that possibly spawned the program.
-const LOST: &str = "ended before it spawned the agent";
 /// The maximum number of bytes to send before the guard reads: less than the buffer of a socket.
 const MAX_EARLY_BYTES: usize = 32 << 10;
 
@@ -48,12 +46,22 @@ pub(crate) enum Failure {
 impl Failure {
     fn of_guard(path: &Path, what: String) -> Self {
         let path = path.to_owned();
-        Self::Other(Kind::Guard { path, what }.into())
+        let swept = None;
+        Self::Other(Kind::Guard { path, what, swept }.into())
     }
 
     fn late_guard(path: &Path, what: &'static str) -> Self {
         let path = path.to_owned();
-        Self::Other(Kind::GuardTimeout { path, what }.into())
+        let swept = None;
+        Self::Other(Kind::GuardTimeout { path, what, swept }.into())
+    }
+
+    /// Adds the result of the sweep after a guard that possibly spawned the program.
+    fn with_sweep(self, swept: SweepReport) -> Self {
+        match self {
+            Self::Other(error) => Self::Other(error.with_sweep(swept)),
+            failure => failure,
+        }
     }
 }
 
@@ -68,7 +76,11 @@ pub(crate) async fn start(
 ) -> Result<TreeHandle, Failure> {
     let spec = frame(spec);
     if let Some(mut line) = warm {
-        let launched = line.launch(path, &spec, descriptors, &marker, times::WARM_REPLY);
+        let limits = ReplyLimits {
+            accept: times::WARM_REPLY,
+            spawn: REPLY_TIMEOUT,
+        };
+        let launched = line.launch(path, &spec, descriptors, &marker, limits);
         match launched.await {
             Ok(main) => return Ok(line.follow(main, marker, unreaped)),
             Err(NotLaunched::Failed(failure)) => return Err(failure),
@@ -77,10 +89,16 @@ pub(crate) async fn start(
     }
     for _ in 0..TRIES {
         let mut line = spawn_guard(path, &marker.scope).map_err(Failure::Other)?;
-        let launched = line.launch(path, &spec, descriptors, &marker, REPLY_TIMEOUT);
+        let limits = ReplyLimits {
+            accept: REPLY_TIMEOUT,
+            spawn: REPLY_TIMEOUT,
+        };
+        let launched = line.launch(path, &spec, descriptors, &marker, limits);
         match launched.await {
             Ok(main) => return Ok(line.follow(main, marker, unreaped)),
-            Err(NotLaunched::Failed(failure) | NotLaunched::Unusable(failure)) => {
+            Err(NotLaunched::Failed(failure)) => return Err(failure),
+            Err(NotLaunched::Unusable(failure)) => {
+                line.process.end().await;
                 return Err(failure);
             }
             Err(NotLaunched::Ended) => line.process.end().await,
@@ -90,14 +108,35 @@ pub(crate) async fn start(
     Err(Failure::of_guard(path, what))
 }
 
+/// The time that a guard has for each of its answers.
+#[derive(Clone, Copy)]
+struct ReplyLimits {
+    accept: Duration,
+    /// After it accepted the spec.
+    spawn: Duration,
+}
+
 /// The reason why a guard runs no program.
 enum NotLaunched {
     /// The guard ended before it accepted the spec, so it has spawned nothing.
     Ended,
     /// The guard can't serve the program. It has spawned nothing.
     Unusable(Failure),
-    /// Another guard must not be tried: the program can't be started, or has possibly been started.
+    /// Another guard must not be tried: the program can't be started, or has possibly been started and then ended.
     Failed(Failure),
+}
+
+/// The reason why a guard did not report a program.
+enum NoReport {
+    Known(NotLaunched),
+    /// The guard has possibly spawned the program, or can still do so.
+    Unclear(Failure),
+}
+
+impl From<NotLaunched> for NoReport {
+    fn from(reason: NotLaunched) -> Self {
+        Self::Known(reason)
+    }
 }
 
 /// Counts the guards whose programs have a common owner, until they are reaped. The owner waits for them once, and not after each program.
@@ -161,6 +200,13 @@ impl GuardProcess {
         self.wait_for_end().await;
     }
 
+    /// Waits for the end of a guard that exits by itself, and kills it if it doesn't.
+    async fn exit_or_end(&mut self) {
+        if !self.wait_for_end().await {
+            self.end().await;
+        }
+    }
+
     /// Waits for the end of the guard, for at most [`times::GUARD_EXIT`]. Returns whether it has ended.
     async fn wait_for_end(&mut self) -> bool {
         let Some(child) = &mut self.child else {
@@ -207,11 +253,15 @@ pub(crate) struct GuardConnection {
     guard: ProcessId,
     /// The time at which the host began to send the spec, in clock ticks since boot.
     sent: u64,
+    /// Whether the guard sent anything after its hello. Then it has possibly spawned the program.
+    has_accepted: bool,
 }
 
 impl GuardConnection {
     async fn next(&mut self) -> io::Result<Option<GuardMessage>> {
-        next(&self.socket, &mut self.inbox).await
+        let message = next(&self.socket, &mut self.inbox).await;
+        self.has_accepted |= !matches!(message, Ok(None | Some(GuardMessage::Hello { .. })));
+        message
     }
 
     /// Returns a time before which the guard had no program.
@@ -228,16 +278,34 @@ impl GuardConnection {
         self.process.end().await;
     }
 
-    /// Makes the guard spawn the program, and returns the pid of the program. The guard has this time to accept the spec.
+    /// Makes the guard spawn the program, and returns the pid of the program. A guard that has possibly spawned it without a report is killed, and its
+    /// processes are ended.
     async fn launch(
         &mut self,
         path: &Path,
         spec: &[u8],
         descriptors: &[BorrowedFd<'_>],
         marker: &Marker,
-        limit: Duration,
+        limits: ReplyLimits,
     ) -> Result<u32, NotLaunched> {
-        let failed = |what: &str| Failure::of_guard(path, what.to_owned());
+        match self.try_launch(path, spec, descriptors, limits).await {
+            Ok(main) => Ok(main),
+            Err(NoReport::Known(reason)) => Err(reason),
+            Err(NoReport::Unclear(failure)) if self.has_accepted_at_its_end().await => {
+                let swept = self.sweep(marker).await;
+                Err(NotLaunched::Failed(failure.with_sweep(swept)))
+            }
+            Err(NoReport::Unclear(failure)) => Err(NotLaunched::Unusable(failure)),
+        }
+    }
+
+    async fn try_launch(
+        &mut self,
+        path: &Path,
+        spec: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+        limits: ReplyLimits,
+    ) -> Result<u32, NoReport> {
         self.sent = proc_fs::tick();
         let process = self.process.unreaped();
         let handed_over = async {
@@ -252,38 +320,29 @@ impl GuardConnection {
                 }
             }
         };
-        match timeout(limit, handed_over).await {
-            Ok(handed_over) => handed_over?,
-            // A guard that is only slow would end when its socket closes. But a suspended one would not, and a program that is no guard never reads.
-            Err(_) => {
-                let late = Failure::late_guard(path, "did not answer");
-                if !self.has_accepted_at_its_end().await {
-                    return Err(NotLaunched::Unusable(late));
-                }
-                self.sweep(marker).await;
-                return Err(NotLaunched::Failed(late));
-            }
-        }
-        match timeout(REPLY_TIMEOUT, self.next()).await {
+        // A guard that is only slow would end when its socket closes. But a suspended one would not, and a program that is no guard never reads.
+        let late = |what| NoReport::Unclear(Failure::late_guard(path, what));
+        let handed_over = timeout(limits.accept, handed_over).await;
+        handed_over.map_err(|_| late("did not answer"))??;
+        match timeout(limits.spawn, self.next()).await {
             Ok(Ok(Some(GuardMessage::Spawned { pid }))) => Ok(pid),
             Ok(Ok(Some(GuardMessage::SpawnFailed {
                 errno,
                 in_directory,
             }))) => {
-                self.process.wait_for_end().await;
-                Err(NotLaunched::Failed(Failure::NotSpawned {
-                    source: io::Error::from_raw_os_error(errno),
+                self.process.exit_or_end().await;
+                let source = io::Error::from_raw_os_error(errno);
+                let failure = Failure::NotSpawned {
+                    source,
                     in_directory,
-                }))
+                };
+                Err(NotLaunched::Failed(failure).into())
             }
             Ok(_) => {
-                self.sweep(marker).await;
-                Err(NotLaunched::Failed(failed(LOST)))
+                let what = "ended before it reported the start of the agent".to_owned();
+                Err(NoReport::Unclear(Failure::of_guard(path, what)))
             }
-            Err(_) => {
-                let late = Failure::late_guard(path, "did not spawn the program");
-                Err(NotLaunched::Failed(late))
-            }
+            Err(_) => Err(late("did not report the start of the agent")),
         }
     }
 
@@ -293,8 +352,9 @@ impl GuardConnection {
         path: &Path,
         spec: &[u8],
         descriptors: &[BorrowedFd<'_>],
-    ) -> Result<(), NotLaunched> {
+    ) -> Result<(), NoReport> {
         let failed = |what: String| Failure::of_guard(path, what);
+        let unclear = |what: String| Err(NoReport::Unclear(failed(what)));
         let not_sent =
             |error| NotLaunched::Unusable(failed(format!("did not receive its spec ({error})")));
         // Send a small spec early, so that it is there when the guard is ready. This saves one round trip.
@@ -305,19 +365,20 @@ impl GuardConnection {
         }
         match self.next().await {
             Ok(Some(GuardMessage::Hello { version, .. })) if version != VERSION => {
-                let what = format!("uses protocol version {version} instead of {VERSION}");
-                return Err(NotLaunched::Failed(failed(what)));
+                return unclear(format!(
+                    "uses protocol version {version} instead of {VERSION}"
+                ));
             }
             Ok(Some(GuardMessage::Hello {
                 refused: Some(reason),
                 ..
             })) => {
-                self.process.wait_for_end().await;
-                return Err(NotLaunched::Unusable(Failure::Refused(reason)));
+                self.process.exit_or_end().await;
+                return Err(NotLaunched::Unusable(Failure::Refused(reason)).into());
             }
             Ok(Some(GuardMessage::Hello { start_time, .. })) => self.guard.start_time = start_time,
-            Ok(None) => return Err(NotLaunched::Ended),
-            _ => return Err(NotLaunched::Failed(failed("sent no hello".to_owned()))),
+            Ok(None) => return Err(NotLaunched::Ended.into()),
+            _ => return unclear("sent no hello".to_owned()),
         }
         if !is_early {
             let sent = send_to_guard(&self.socket, spec, descriptors).await;
@@ -325,37 +386,32 @@ impl GuardConnection {
         }
         match self.next().await {
             Ok(Some(GuardMessage::Accepted)) => Ok(()),
-            Ok(None) => Err(NotLaunched::Ended),
-            _ => Err(NotLaunched::Failed(failed(
-                "did not accept its spec".to_owned(),
-            ))),
+            Ok(None) => Err(NotLaunched::Ended.into()),
+            _ => unclear("did not accept its spec".to_owned()),
         }
     }
 
     /// Kills the guard. Returns whether it had accepted the spec before; it counts as accepted if that is unknown.
     async fn has_accepted_at_its_end(&mut self) -> bool {
         self.process.end().await;
-        let accepted = async {
-            loop {
-                match self.next().await {
-                    Ok(Some(GuardMessage::Hello { .. })) => {}
-                    Ok(None) => return false,
-                    _ => return true,
-                }
-            }
+        let rest = async {
+            while !self.has_accepted && !matches!(self.next().await, Ok(None)) {}
+            self.has_accepted
         };
-        timeout(times::GUARD_EXIT, accepted).await.unwrap_or(true)
+        timeout(times::GUARD_EXIT, rest).await.unwrap_or(true)
     }
 
-    /// Ends the processes of a guard that accepted the spec and then died: it has possibly spawned the program.
-    async fn sweep(&mut self, marker: &Marker) {
-        self.process.end().await;
+    /// Ends the processes of a killed guard that has possibly spawned the program.
+    async fn sweep(&mut self, marker: &Marker) -> SweepReport {
         let lost = LostGuard {
             guard: self.guard,
             main: None,
             since: self.since(),
         };
-        sweep_for(lost, marker.clone()).await;
+        let TreeEnd {
+            ended, survivors, ..
+        } = sweep_for(lost, marker.clone()).await;
+        SweepReport { ended, survivors }
     }
 
     /// Follows the guard to its end in a task of its own.
@@ -427,6 +483,7 @@ pub(crate) fn spawn_guard(path: &Path, scope: &str) -> Result<GuardConnection, E
         inbox: Inbox::default(),
         guard,
         sent: 0,
+        has_accepted: false,
     })
 }
 
@@ -540,8 +597,9 @@ async fn follow_guard(
     {
         publish(&progress, report);
     }
-    if !orderly || !process.wait_for_end().await {
-        process.end().await;
+    match orderly {
+        true => process.exit_or_end().await,
+        false => process.end().await,
     }
     if process.child.is_none() {
         orphans::reap_orphans();
@@ -594,6 +652,11 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
+    const LIMITS: ReplyLimits = ReplyLimits {
+        accept: REPLY_TIMEOUT,
+        spawn: REPLY_TIMEOUT,
+    };
+
     async fn expect_no_guard() {
         let left = async {
             while orphans::guards() > 0 {
@@ -609,7 +672,7 @@ mod tests {
         let ends_at_once = Path::new("/bin/true");
         let marker = Marker::random();
         let mut line = spawn_guard(ends_at_once, &marker.scope).unwrap();
-        let launched = line.launch(ends_at_once, b"", &[], &marker, REPLY_TIMEOUT);
+        let launched = line.launch(ends_at_once, b"", &[], &marker, LIMITS);
         assert!(matches!(launched.await, Err(NotLaunched::Ended)));
         drop(line);
         expect_no_guard().await;
@@ -640,6 +703,65 @@ mod tests {
             }
             drop(theirs);
             assert_eq!(line.has_accepted_at_its_end().await, is_accepted);
+        }
+    }
+
+    /// Starts a script as the guard, which has the file `answers` with these messages. Its program has the marker.
+    fn script_as_guard(
+        directory: &Path,
+        script: &str,
+        answers: &[GuardMessage],
+        marker: &Marker,
+    ) -> GuardConnection {
+        let answers: Vec<u8> = answers.iter().flat_map(frame).collect();
+        std::fs::write(directory.join("answers"), answers).unwrap();
+        let (place, variable, value) = (directory.display(), &marker.variable, marker.value());
+        let program = directory.join("guard");
+        let agent = format!("{variable}={value} setsid sh -c 'echo >up; exec sleep 674'");
+        let text = format!(
+            "#!/bin/sh\ncd {place}\n{agent} <&- & \nuntil test -e up; do sleep 0.01; done\n{script}\n"
+        );
+        std::fs::write(&program, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        spawn_guard(&program, &marker.scope).unwrap()
+    }
+
+    #[tokio::test]
+    async fn guard_that_possibly_spawned_the_program_is_killed_and_swept() {
+        let hello = |version| GuardMessage::Hello {
+            version,
+            start_time: 1,
+            refused: None,
+        };
+        let waits = "cat answers >&0; exec sleep 675";
+        for (script, answers, is_late) in [
+            (waits, vec![hello(VERSION), GuardMessage::Accepted], true),
+            (waits, vec![GuardMessage::Accepted], false),
+            (
+                waits,
+                vec![hello(VERSION), hello(VERSION), GuardMessage::Accepted],
+                false,
+            ),
+            (waits, vec![hello(0), GuardMessage::Accepted], false),
+        ] {
+            let marker = Marker::random();
+            let directory = tempfile::tempdir().unwrap();
+            let mut line = script_as_guard(directory.path(), script, &answers, &marker);
+            let limits = ReplyLimits {
+                spawn: Duration::from_millis(100),
+                ..LIMITS
+            };
+            let launched = line.launch(directory.path(), b"", &[], &marker, limits);
+            let Err(NotLaunched::Failed(Failure::Other(error))) = launched.await else {
+                panic!("the program has possibly been started: {answers:?}");
+            };
+            assert_eq!(error.is_guard_timeout(), is_late, "{error}");
+            let swept = error.lost_processes().expect("a sweep");
+            let ended: Vec<_> = swept.ended.iter().map(|it| it.name.as_str()).collect();
+            assert_eq!((ended, swept.survivors.len()), (vec!["sleep"], 0));
+            assert_eq!(line.process.unreaped(), None, "the guard is reaped");
+            assert_eq!(sweep::find_within(&marker, times::GUARD_SWEEP), []);
         }
     }
 }

@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// start of the guard, the guard is ended and another one is started. The host must not change its umask, its priority, its processors, its
 /// namespaces or the bounding set of its capabilities while a guard waits.
 ///
-/// A warm guard changes only the time of a start. If it fails in any way before it accepts a program, the program gets another guard. A guard that waits
-/// ends by itself as soon as the host has ended. It does so too if the last clone of this value is dropped.
+/// A warm guard changes only the time of a start. If it certainly fails before it accepts a program, the program gets another guard. If it possibly
+/// accepted the program, the start fails, because there could be two programs otherwise. A guard that waits ends by itself as soon as the host has ended. It does so too if the last clone of this value is dropped.
 ///
 /// # Platform
 /// Does nothing outside Linux.
