@@ -16,12 +16,15 @@ use std::sync::Arc;
 ///
 /// At most one guard waits, for less than 30 seconds. While it waits, it runs no program, and holds neither a descriptor of the host nor a working
 /// directory. It has no marker. It gets the program, the arguments, the environment, the directory, the streams and the held descriptors when the
-/// program starts. A program inherits its resource limits, ids, groups and capabilities from the guard. If those of the host have changed since the
-/// start of the guard, the guard is ended and another one is started. The host must not change its umask, its priority, its processors, its
-/// namespaces or the bounding set of its capabilities while a guard waits.
+/// program starts. A program inherits its resource limits, ids, groups and capabilities from the guard, and the guard inherits them from the thread that
+/// starts it. If those of the host, or of the thread that starts the program, are others, the guard is ended and another one is started. The host must
+/// not change its umask, its priority, its processors, its namespaces, its seccomp filters, or the bounding and ambient sets of its capabilities while a
+/// guard waits.
 ///
 /// A warm guard changes only the time of a start. If it certainly fails before it accepts a program, the program gets another guard. If it possibly
-/// accepted the program, the start fails, because there could be two programs otherwise. A guard that waits ends by itself as soon as the host has ended. It does so too if the last clone of this value is dropped.
+/// accepted the program, the start fails, because there could be two programs otherwise.
+///
+/// A guard that waits ends by itself as soon as the host has ended. It does so too if the last clone of this value is dropped.
 ///
 /// # Platform
 /// Does nothing outside Linux.

@@ -53,18 +53,31 @@ pub(crate) struct Place {
 #[derive(Debug, PartialEq)]
 struct HostState {
     limits: [Rlimit; LIMITS.len()],
-    ids: [u32; 4],
-    groups: Vec<Gid>,
-    capabilities: Option<CapabilitySets>,
-    has_no_new_privileges: Option<bool>,
     runtime: runtime::Id,
 }
 
 impl HostState {
     fn now() -> Self {
-        use rustix::process::{getegid, geteuid, getgid, getgroups, getrlimit, getuid};
         Self {
-            limits: LIMITS.map(getrlimit),
+            limits: LIMITS.map(rustix::process::getrlimit),
+            runtime: Handle::current().id(),
+        }
+    }
+}
+
+/// The state of the thread that starts a guard. The guard inherits it, and the program inherits it from the guard.
+#[derive(Debug, PartialEq)]
+struct ThreadState {
+    ids: [u32; 4],
+    groups: Vec<Gid>,
+    capabilities: Option<CapabilitySets>,
+    has_no_new_privileges: Option<bool>,
+}
+
+impl ThreadState {
+    fn now() -> Self {
+        use rustix::process::{getegid, geteuid, getgid, getgroups, getuid};
+        Self {
             ids: [
                 getuid().as_raw(),
                 geteuid().as_raw(),
@@ -74,14 +87,13 @@ impl HostState {
             groups: getgroups().unwrap_or_default(),
             capabilities: rustix::thread::capabilities(None).ok(),
             has_no_new_privileges: rustix::thread::no_new_privs().ok(),
-            runtime: Handle::current().id(),
         }
     }
 }
 
 /// A guard that was started.
 struct Started {
-    line: JoinHandle<Result<GuardConnection, crate::Error>>,
+    line: JoinHandle<Result<(ThreadState, GuardConnection), crate::Error>>,
     /// 0 until the process is started.
     pid: Arc<AtomicU32>,
     /// Dropping it ends the task that ends the guard when it is too old.
@@ -117,9 +129,10 @@ impl Place {
         let pid = Arc::new(AtomicU32::new(0));
         let started_pid = pid.clone();
         let line = tokio::task::spawn_blocking(move || {
+            let state = ThreadState::now();
             let line = spawn_guard(&path, &scope)?;
             started_pid.store(line.pid(), Ordering::Relaxed);
-            Ok(line)
+            Ok((state, line))
         });
         let (_timer, cancelled) = oneshot::channel();
         let started = Started { line, pid, _timer };
@@ -147,7 +160,12 @@ impl Place {
         match taken {
             Taken::Guard(started) => {
                 let line = timeout(times::WARM_REPLY, started.line).await;
-                line.ok()?.ok()?.ok()
+                let (state, line) = line.ok()?.ok()?.ok()?;
+                if state != ThreadState::now() {
+                    tokio::spawn(line.end());
+                    return None;
+                }
+                Some(line)
             }
             Taken::Unfit(started) => {
                 tokio::spawn(self.clone().end(Some(started)));
@@ -190,7 +208,7 @@ impl Place {
         let (Some(started), Some(path)) = (started, &self.path) else {
             return;
         };
-        if let Ok(Ok(line)) = started.line.await {
+        if let Ok(Ok((_, line))) = started.line.await {
             line.end().await;
         }
         self.slot().ended(|| self.start(path));

@@ -304,6 +304,17 @@ async fn changed_limits_or_groups_need_another_guard() {
         groups[0].split(' ').any(|group| group == "4242"),
         "{groups:?}"
     );
+    // The thread that starts the next guard has not changed its groups. So the guard doesn't have them, although it starts after the change.
+    warm.close().await;
+    let (warm, pid) = ready_guard(&scene);
+    let status = String::from_utf8(read(pid, "status")).unwrap();
+    let groups = status.lines().find(|line| line.starts_with("Groups:"));
+    assert!(!groups.unwrap().contains("4242"), "{groups:?}");
+    let command = scene.agent("id -G").warm_guard(&warm);
+    let mut agent = command.spawn().await.unwrap();
+    assert_ne!(agent.guard().unwrap().pid, pid);
+    let groups = stdout(&mut agent).await;
+    assert!(groups[0].contains("4242"), "{groups:?}");
     // A program of another user has no group of root.
     let command = scene.agent("id -G").uid(65534).gid(65534);
     let mut agent = command.spawn().await.unwrap();
