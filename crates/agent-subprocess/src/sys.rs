@@ -250,9 +250,10 @@ pub(crate) fn spawn_agent(mut spec: AgentSpec) -> Result<Pid, (bool, Errno)> {
             argument,
         )
     };
-    let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else {
+    if pid <= 0 {
         return Err((false, last_error()));
-    };
+    }
+    let pid = Pid::from_raw(pid).ok_or((false, Errno::SRCH))?;
     match child.errno.load(Ordering::Relaxed) {
         0 => Ok(pid),
         errno => {

@@ -563,3 +563,21 @@ fn a_sweep_never_finds_itself_or_its_ancestors() {
         assert_eq!((pids, report.survivors), (vec![sibling.id()], vec![]));
     }
 }
+
+#[tokio::test]
+async fn guard_that_can_start_no_process_reports_it() {
+    if !alone("lost::guard_that_can_start_no_process_reports_it") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can give a guard another user");
+    }
+    let scene = Scene::new();
+    // The limit counts the processes of the user. This user has no other process.
+    let user = 2_000_000_000 + std::process::id();
+    let start =
+        format!("exec setpriv --reuid={user} --clear-groups prlimit --nproc=1 $guard \"$@\"");
+    fake_guard(&scene, &start);
+    let error = scene.agent("exit 0").spawn().await.unwrap_err();
+    assert!(error.to_string().contains("too many processes"), "{error}");
+}
