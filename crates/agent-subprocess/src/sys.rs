@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions};
 use std::convert::Infallible;
 use std::ffi::CString;
-use std::io;
+use std::io::{self, PipeWriter, Read as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -208,7 +208,7 @@ pub(crate) struct AgentSpec {
     pub(crate) gid: Option<u32>,
 }
 
-/// The parent's memory that the child reads and writes before it executes its program.
+/// The guard's memory that the child reads before it executes its program. A child that shares the memory also writes there.
 struct Child {
     spec: AgentSpec,
     image: Pointers,
@@ -217,6 +217,8 @@ struct Child {
     /// The number of the error if the program could not be executed, otherwise 0.
     errno: AtomicI32,
     in_directory: AtomicBool,
+    /// The way for the error of a child with a memory of its own. It closes when the program is executed.
+    failure: Option<PipeWriter>,
 }
 
 /// The size of the stack on which the child runs until it executes its program.
@@ -225,23 +227,40 @@ const CHILD_STACK: usize = 32 << 10;
 /// Spawns the program in a session of its own. The kernel kills it when the guard dies. The program inherits no signal disposition and no signal mask.
 /// On failure, returns whether the working directory was the reason.
 ///
-/// The child shares the memory of the guard and stops it until the child executes its program, so no page is copied.
+/// The guard stops until the child executes its program. A child without another user or group shares the memory of the guard, so no page is copied. A
+/// child that changes its user or group has a memory of its own: the change would make the memory of the guard unreadable for a sweep without
+/// privileges, and another user could reach that memory.
 pub(crate) fn spawn_agent(mut spec: AgentSpec) -> Result<Pid, (bool, Errno)> {
     let image = std::mem::take(&mut spec.image);
-    let child = Child {
+    let shares_memory = spec.uid.is_none() && spec.gid.is_none();
+    let pipe = match shares_memory {
+        true => None,
+        false => {
+            let failed = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            Some(io::pipe().map_err(|error| (false, failed(error)))?)
+        }
+    };
+    let (errors, failure) = pipe.unzip();
+    let mut child = Child {
         image: Pointers::new(image),
         spec,
         guard: rustix::process::getpid(),
         is_root: rustix::process::getuid().is_root(),
         errno: AtomicI32::new(0),
         in_directory: AtomicBool::new(false),
+        failure,
     };
     let mut stack: Vec<u128> = Vec::with_capacity(CHILD_STACK / size_of::<u128>());
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let memory = match shares_memory {
+        true => libc::CLONE_VM,
+        false => 0,
+    };
+    let flags = memory | libc::CLONE_VFORK | libc::SIGCHLD;
     let argument = (&raw const child).cast_mut().cast();
     // SAFETY: the guard is single-threaded and stops until the child has ended or executed its program. So `child` and `stack` outlive the use by the
     // child, and only one of the two processes runs at a time. The stack grows down from its aligned end. `run_child` makes only system calls and
-    // writes only to the atomics of `child` and to its own stack. No signal has a handler, so none runs in the child.
+    // writes only to the atomics of `child` and to its own stack. No signal has a handler, so none runs in the child. The same holds for a child with
+    // a copy of the memory, whose writes the guard doesn't see.
     let pid = unsafe {
         libc::clone(
             run_child,
@@ -254,6 +273,14 @@ pub(crate) fn spawn_agent(mut spec: AgentSpec) -> Result<Pid, (bool, Errno)> {
         return Err((false, last_error()));
     }
     let pid = Pid::from_raw(pid).ok_or((false, Errno::SRCH))?;
+    // The pipe of an executed program ends without a byte, because the child has closed its end too.
+    child.failure = None;
+    let mut message = [0; FAILURE];
+    if let Some(mut errors) = errors
+        && errors.read_exact(&mut message).is_ok()
+    {
+        child.record(message);
+    }
     match child.errno.load(Ordering::Relaxed) {
         0 => Ok(pid),
         errno => {
@@ -270,10 +297,31 @@ extern "C" fn run_child(child: *mut libc::c_void) -> libc::c_int {
     let child = unsafe { &*child.cast::<Child>() };
     let Err(error) = child.execute();
     child.errno.store(error.raw_os_error(), Ordering::Relaxed);
+    child.send_failure();
     127
 }
 
+/// The size of the message of [`Child::send_failure`].
+const FAILURE: usize = 5;
+
 impl Child {
+    /// Sends the error to the guard, if the child has a memory of its own. A pipe has room for it.
+    fn send_failure(&self) {
+        let [a, b, c, d] = self.errno.load(Ordering::Relaxed).to_ne_bytes();
+        let in_directory = self.in_directory.load(Ordering::Relaxed).into();
+        if let Some(pipe) = &self.failure {
+            let _sent = rustix::io::write(pipe, &[a, b, c, d, in_directory]);
+        }
+    }
+
+    /// Records the error that the child sent.
+    fn record(&self, [a, b, c, d, in_directory]: [u8; FAILURE]) {
+        let errno = i32::from_ne_bytes([a, b, c, d]);
+        self.errno.store(errno, Ordering::Relaxed);
+        let in_directory = in_directory != 0;
+        self.in_directory.store(in_directory, Ordering::Relaxed);
+    }
+
     fn execute(&self) -> Result<Infallible, Errno> {
         use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
         let spec = &self.spec;

@@ -361,6 +361,45 @@ async fn close_ends_the_guard_and_starts_no_other() {
     assert_eq!(children(), "");
 }
 
+/// A change of the user makes the memory of a process unreadable for everybody who may not trace other processes. The root of a container usually
+/// may not, and its sweeps must find the guard.
+#[tokio::test]
+async fn sweep_finds_the_guard_of_a_program_of_another_user() {
+    use rustix::thread::{self, CapabilitySet};
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can start a program of another user");
+    }
+    // These are attributes of this thread only, which starts the guard.
+    let traces = CapabilitySet::SYS_PTRACE | CapabilitySet::SYS_ADMIN | CapabilitySet::PERFMON;
+    for capability in traces {
+        // Fails for a capability that this thread can't have anyway.
+        let _unknown = thread::remove_capability_from_bounding_set(capability);
+    }
+    let mut own = thread::capabilities(None).unwrap();
+    own.effective.remove(traces);
+    own.permitted.remove(traces);
+    thread::set_capabilities(None, own).unwrap();
+    let scene = Scene::new();
+    let command = scene.agent("exec sleep 676").uid(65534).gid(65534);
+    let mut agent = command.current_dir("/").spawn().await.unwrap();
+    let guard = agent.guard().unwrap();
+    let found = scene.find();
+    assert!(found.iter().any(|it| it.process == guard), "{found:?}");
+    agent.stop(&StopPolicy::kill()).await;
+    // The errors are those of the same user.
+    for program in ["/no/such/agent", "/etc/passwd"] {
+        let command = || agent_subprocess::TreeCommand::new(program);
+        let own = command().spawn().await.unwrap_err().to_string();
+        let other = command().uid(65534).gid(65534).spawn().await;
+        assert_eq!(other.unwrap_err().to_string(), own);
+    }
+    let command = scene
+        .agent("exit 0")
+        .uid(65534)
+        .current_dir(scene.path("none"));
+    assert!(command.spawn().await.unwrap_err().is_bad_directory());
+}
+
 /// The end of a program is known before its guard is reaped. Its lock is free by then, and `close` waits for the guard.
 #[tokio::test]
 async fn lock_is_free_at_the_end_of_a_program_and_close_reaps_its_guard() {
