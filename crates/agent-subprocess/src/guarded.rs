@@ -601,8 +601,8 @@ async fn follow_guard(
         true => process.exit_or_end().await,
         false => process.end().await,
     }
-    if process.child.is_none() {
-        orphans::reap_orphans();
+    if process.child.is_none() && orphans::can_have_dead_orphans() {
+        let _reaped_or_shut_down = tokio::task::spawn_blocking(orphans::reap_orphans).await;
     }
     match final_report {
         Some(report) => publish(&progress, report),
@@ -659,7 +659,7 @@ mod tests {
 
     async fn expect_no_guard() {
         let left = async {
-            while orphans::guards() > 0 {
+            while orphans::unreaped_guards() > 0 {
                 tokio::task::yield_now().await;
             }
         };

@@ -32,16 +32,19 @@ const EMPTY_ROUNDS: u32 = 2;
 const TICK_ROUNDS: u32 = 100;
 
 static ADOPTS: AtomicBool = AtomicBool::new(false);
-static CHILDREN: Mutex<Children> = Mutex::new(Children {
-    guards: BTreeSet::new(),
+/// The pids of the guards that are possibly not reaped. A start of a guard holds the lock until the guard executes its program, which can take long. So
+/// a thread of the runtime must not wait for this lock.
+static GUARDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// The pids of reaped guards that are still in [`GUARDS`]. This lock is held for a moment only, and taken after the other one.
+static REAPED_GUARDS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+static OWN_PROGRAMS: Mutex<OwnPrograms> = Mutex::new(OwnPrograms {
     spans: Vec::new(),
     last: 0,
 });
 
-/// The children of this process that are not orphans.
+/// The times in which programs of this process ran. A child that started then is possibly not an orphan.
 #[derive(Clone)]
-struct Children {
-    guards: BTreeSet<u32>,
+struct OwnPrograms {
     spans: Vec<Span>,
     last: u64,
 }
@@ -55,7 +58,7 @@ struct Span {
     until: Option<u64>,
 }
 
-impl Children {
+impl OwnPrograms {
     fn is_in_a_span(&self, start_time: u64) -> bool {
         { self.spans.iter() }.any(|span| {
             span.from <= start_time && span.until.is_none_or(|until| start_time <= until)
@@ -73,8 +76,22 @@ impl Children {
     }
 }
 
-fn children() -> MutexGuard<'static, Children> {
-    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+fn own_programs() -> MutexGuard<'static, OwnPrograms> {
+    OWN_PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn guards() -> MutexGuard<'static, BTreeSet<u32>> {
+    GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn reaped_guards() -> MutexGuard<'static, Vec<u32>> {
+    REAPED_GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn forget_reaped(guards: &mut BTreeSet<u32>) {
+    for pid in reaped_guards().drain(..) {
+        guards.remove(&pid);
+    }
 }
 
 pub(crate) fn start() -> io::Result<()> {
@@ -89,21 +106,25 @@ pub(crate) fn starting_guard<T>(
     pid: impl FnOnce(&T) -> Option<u32>,
 ) -> io::Result<T> {
     // Hold the lock during the spawn: otherwise the guard could be a child that is not in the list yet.
-    let mut children = children();
+    let mut guards = guards();
     let spawned = spawn()?;
-    children.guards.extend(pid(&spawned));
+    // The new guard can have the pid of a reaped one.
+    forget_reaped(&mut guards);
+    guards.extend(pid(&spawned));
     Ok(spawned)
 }
 
-/// Forgets a guard that was reaped, because another process can get its pid from now on.
+/// Forgets a guard that was reaped, because another process can get its pid from now on. Doesn't wait for the start of another guard.
 pub(crate) fn guard_is_reaped(pid: u32) {
-    children().guards.remove(&pid);
+    reaped_guards().push(pid);
 }
 
 /// Returns the number of guards that are not reaped.
 #[cfg(test)]
-pub(crate) fn guards() -> usize {
-    children().guards.len()
+pub(crate) fn unreaped_guards() -> usize {
+    let mut guards = guards();
+    forget_reaped(&mut guards);
+    guards.len()
 }
 
 /// Returns the current time in the unit and clock of the start times in `/proc`.
@@ -134,15 +155,15 @@ pub(crate) struct Running(u64);
 impl Running {
     pub(crate) fn begin() -> Self {
         let (from, _) = wait_for_next_tick();
-        let mut children = children();
-        children.last += 1;
-        let number = children.last;
-        children.spans.push(Span {
+        let mut own = own_programs();
+        own.last += 1;
+        let number = own.last;
+        own.spans.push(Span {
             number,
             from,
             until: None,
         });
-        children.shorten();
+        own.shorten();
         Self(number)
     }
 }
@@ -150,8 +171,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let (_, last) = wait_for_next_tick();
-        let mut children = children();
-        let span = children.spans.iter_mut().find(|span| span.number == self.0);
+        let mut own = own_programs();
+        let span = own.spans.iter_mut().find(|span| span.number == self.0);
         if let Some(span) = span {
             span.until = Some(last);
         }
@@ -189,9 +210,14 @@ fn orphans(
     let Some(own) = proc_fs::own() else {
         return Vec::new();
     };
-    // A search takes time, and the start of another guard needs the lock.
-    let children = children().clone();
-    let is_orphan = |pid: &u32| !children.guards.contains(pid);
+    // A search takes time, and the start of another guard needs the locks.
+    let own_guards = {
+        let mut guards = guards();
+        forget_reaped(&mut guards);
+        guards.clone()
+    };
+    let own_programs = own_programs().clone();
+    let is_orphan = |pid: &u32| !own_guards.contains(pid);
     let candidates = candidates.into_iter().filter(is_orphan);
     let mut marked = None;
     let orphan = |pid: u32| {
@@ -220,7 +246,7 @@ fn orphans(
         };
         // The child can be the host's own program, or a process that this program started.
         let is_known = sessions.contains(&stat.session);
-        if !is_known && children.is_in_a_span(stat.start_time) && !carries_marker() {
+        if !is_known && own_programs.is_in_a_span(stat.start_time) && !carries_marker() {
             return None;
         }
         Some(Orphan {
@@ -303,14 +329,17 @@ pub(crate) fn end_orphans(lost: LostGuard, marker: &Marker, budget: Duration) ->
     }
 }
 
-/// Reaps the orphans that ended by themselves; otherwise they would stay zombies. Only the host's own programs leave such orphans.
+/// Returns whether there can be dead orphans that nothing reaps: only the host's own programs leave them.
+pub(crate) fn can_have_dead_orphans() -> bool {
+    !own_programs().spans.is_empty()
+}
+
+/// Reaps the orphans that ended by themselves; otherwise they would stay zombies. Blocks while a guard starts.
 pub(crate) fn reap_orphans() {
-    if !children().spans.is_empty() {
-        let orphans = orphans(proc_fs::listed_children(), 0, &BTreeSet::new(), None).into_iter();
-        orphans
-            .filter(|it| it.is_dead)
-            .for_each(|it| reap(it.process.pid));
-    }
+    let orphans = orphans(proc_fs::listed_children(), 0, &BTreeSet::new(), None).into_iter();
+    orphans
+        .filter(|it| it.is_dead)
+        .for_each(|it| reap(it.process.pid));
 }
 
 fn reap(pid: u32) {
@@ -322,4 +351,36 @@ fn reap(pid: u32) {
 /// Returns whether this process adopts orphans.
 pub(crate) fn is_on() -> bool {
     ADOPTS.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// A guard starts and its exec hangs. The runtime's thread must not hang with it.
+    #[test]
+    fn reaped_guard_is_recorded_while_the_start_of_another_one_hangs() {
+        let (starts, is_starting) = mpsc::channel();
+        let (release, is_released) = mpsc::channel();
+        let spawn = move || {
+            starts.send(()).expect("the test waits");
+            is_released.recv().expect("the test ends the start");
+            Ok(())
+        };
+        let starter = std::thread::spawn(move || starting_guard(spawn, |()| None));
+        is_starting.recv().expect("the start begins");
+        let reaper = std::thread::spawn(|| {
+            guard_is_reaped(u32::MAX);
+            can_have_dead_orphans()
+        });
+        let start = Instant::now();
+        while !reaper.is_finished() && start.elapsed() < Duration::from_secs(5) {
+            proc_fs::pause(ROUND);
+        }
+        let did_not_wait = reaper.is_finished();
+        release.send(()).expect("the start waits");
+        starter.join().expect("no panic").expect("no error");
+        assert!(did_not_wait);
+    }
 }
