@@ -66,6 +66,7 @@ pub struct TreeCommand {
     pub(crate) marker: Option<Marker>,
     pub(crate) hold: Vec<OwnedFd>,
     pub(crate) survivors_file: Option<PathBuf>,
+    #[cfg(target_os = "linux")]
     pub(crate) warm: Option<WarmGuard>,
     pub(crate) max_line: usize,
     pub(crate) containment: Containment,
@@ -106,6 +107,7 @@ impl TreeCommand {
             marker: None,
             hold: Vec::new(),
             survivors_file: None,
+            #[cfg(target_os = "linux")]
             warm: None,
             max_line: 16 << 20,
             containment: Containment::default(),
@@ -212,9 +214,20 @@ impl TreeCommand {
     }
 
     /// Runs the program under the guard that waits there, if one waits that can serve it.
-    pub fn warm_guard(mut self, warm: &WarmGuard) -> Self {
-        self.warm = Some(warm.clone());
-        self
+    ///
+    /// # Platform
+    /// Does nothing outside Linux.
+    pub fn warm_guard(self, warm: &WarmGuard) -> Self {
+        #[cfg(target_os = "linux")]
+        return Self {
+            warm: Some(warm.clone()),
+            ..self
+        };
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _no_guard_here = warm;
+            self
+        }
     }
 
     /// Sets the maximum length of a line that is returned as one piece, in bytes (default 16 MiB).
