@@ -82,20 +82,22 @@ pub(crate) async fn start(
         };
         let launched = line.launch(path, &spec, descriptors, &marker, limits);
         match launched.await {
-            Ok(main) => return Ok(line.follow(main, marker, unreaped)),
+            Ok(main) => return Ok(line.follow(main, marker)),
             Err(NotLaunched::Failed(failure)) => return Err(failure),
             Err(NotLaunched::Ended | NotLaunched::Unusable(_)) => line.process.end().await,
         }
     }
     for _ in 0..TRIES {
-        let mut line = spawn_guard(path, &marker.scope).map_err(Failure::Other)?;
+        let counted = unreaped.map(UnreapedGuards::add);
+        let line = spawn_guard(path, &marker.scope, counted);
+        let mut line = line.map_err(Failure::Other)?;
         let limits = ReplyLimits {
             accept: REPLY_TIMEOUT,
             spawn: REPLY_TIMEOUT,
         };
         let launched = line.launch(path, &spec, descriptors, &marker, limits);
         match launched.await {
-            Ok(main) => return Ok(line.follow(main, marker, unreaped)),
+            Ok(main) => return Ok(line.follow(main, marker)),
             Err(NotLaunched::Failed(failure)) => return Err(failure),
             Err(NotLaunched::Unusable(failure)) => {
                 line.process.end().await;
@@ -139,12 +141,12 @@ impl From<NotLaunched> for NoReport {
     }
 }
 
-/// Counts the guards whose programs have a common owner, until they are reaped. The owner waits for them once, and not after each program.
+/// Counts the guards with a common owner, from before their start until they are reaped. The owner waits for them once, and not after each program.
 #[derive(Clone, Default)]
 pub(crate) struct UnreapedGuards(Arc<watch::Sender<usize>>);
 
 impl UnreapedGuards {
-    fn add(&self) -> UnreapedGuard {
+    pub(crate) fn add(&self) -> UnreapedGuard {
         self.0.send_modify(|count| *count += 1);
         UnreapedGuard(self.clone())
     }
@@ -156,7 +158,7 @@ impl UnreapedGuards {
 }
 
 /// One guard that is not reaped.
-struct UnreapedGuard(UnreapedGuards);
+pub(crate) struct UnreapedGuard(UnreapedGuards);
 
 impl Drop for UnreapedGuard {
     fn drop(&mut self) {
@@ -170,16 +172,16 @@ struct GuardProcess {
     pid: u32,
     /// `None` once it is reaped.
     child: Option<Child>,
-    /// Counts the guard until it is reaped, if the owner of its program waits for that.
+    /// Counts the guard until it is reaped, if its owner waits for that.
     counted: Option<UnreapedGuard>,
 }
 
 impl GuardProcess {
-    fn new(child: Child) -> Self {
+    fn new(child: Child, counted: Option<UnreapedGuard>) -> Self {
         Self {
             pid: child.id().unwrap_or(0),
             child: Some(child),
-            counted: None,
+            counted,
         }
     }
 
@@ -247,8 +249,9 @@ impl Drop for GuardProcess {
 
 /// A guard that has no program yet.
 pub(crate) struct GuardConnection {
-    process: GuardProcess,
+    // Dropped before the process, which continues the guard: a suspended guard must not spawn a program that nobody waits for.
     socket: UnixStream,
+    process: GuardProcess,
     inbox: Inbox,
     guard: ProcessId,
     /// The time at which the host began to send the spec, in clock ticks since boot.
@@ -415,13 +418,7 @@ impl GuardConnection {
     }
 
     /// Follows the guard to its end in a task of its own.
-    fn follow(
-        mut self,
-        main: u32,
-        marker: Marker,
-        unreaped: Option<&UnreapedGuards>,
-    ) -> TreeHandle {
-        self.process.counted = unreaped.map(UnreapedGuards::add);
+    fn follow(self, main: u32, marker: Marker) -> TreeHandle {
         let guard = self.guard;
         let lost = LostGuard {
             guard,
@@ -451,7 +448,11 @@ impl GuardConnection {
 }
 
 /// Starts the guard without `pre_exec`. Then the standard library uses `posix_spawn`, whose cost does not grow with the memory of the host.
-pub(crate) fn spawn_guard(path: &Path, scope: &str) -> Result<GuardConnection, Error> {
+pub(crate) fn spawn_guard(
+    path: &Path,
+    scope: &str,
+    counted: Option<UnreapedGuard>,
+) -> Result<GuardConnection, Error> {
     let no_socket = |source| Error::from(Kind::Pipe { source });
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(no_socket)?;
     ours.set_nonblocking(true).map_err(no_socket)?;
@@ -472,14 +473,14 @@ pub(crate) fn spawn_guard(path: &Path, scope: &str) -> Result<GuardConnection, E
         }
     };
     let child = orphans::starting_guard(|| command.spawn(), Child::id).map_err(failed)?;
-    let process = GuardProcess::new(child);
+    let process = GuardProcess::new(child, counted);
     let guard = ProcessId {
         pid: process.pid,
         start_time: 0,
     };
     Ok(GuardConnection {
-        process,
         socket: UnixStream::from_std(ours).map_err(no_socket)?,
+        process,
         inbox: Inbox::default(),
         guard,
         sent: 0,
@@ -671,12 +672,12 @@ mod tests {
     async fn guard_that_fails_to_start_is_forgotten_when_it_is_reaped() {
         let ends_at_once = Path::new("/bin/true");
         let marker = Marker::random();
-        let mut line = spawn_guard(ends_at_once, &marker.scope).unwrap();
+        let mut line = spawn_guard(ends_at_once, &marker.scope, None).unwrap();
         let launched = line.launch(ends_at_once, b"", &[], &marker, LIMITS);
         assert!(matches!(launched.await, Err(NotLaunched::Ended)));
         drop(line);
         expect_no_guard().await;
-        drop(spawn_guard(ends_at_once, &marker.scope).unwrap());
+        drop(spawn_guard(ends_at_once, &marker.scope, None).unwrap());
         expect_no_guard().await;
     }
 
@@ -694,7 +695,7 @@ mod tests {
             (vec![hello(), GuardMessage::Accepted], true),
         ] {
             let marker = Marker::random();
-            let mut line = spawn_guard(Path::new("/bin/true"), &marker.scope).unwrap();
+            let mut line = spawn_guard(Path::new("/bin/true"), &marker.scope, None).unwrap();
             let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
             line.socket = UnixStream::from_std(ours).unwrap();
@@ -724,7 +725,7 @@ mod tests {
         std::fs::write(&program, text).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, mode).unwrap();
-        spawn_guard(&program, &marker.scope).unwrap()
+        spawn_guard(&program, &marker.scope, None).unwrap()
     }
 
     #[tokio::test]

@@ -90,10 +90,10 @@ impl WarmGuard {
         self.place.discard().await;
     }
 
-    /// Does the same as [`discard`](Self::discard), and starts no guard any more. Later programs start as without this value.
+    /// Ends the guard that waits, and starts no guard any more. Later programs start as without this value.
     ///
-    /// A program with this value reports its end before its guard is reaped. This waits for these guards too, for at most three seconds. So call it
-    /// when all programs with this value have ended.
+    /// A program with this value reports its end before its guard is reaped. This waits for every guard of this value, for at most six seconds. So call
+    /// it when all programs with this value have ended.
     ///
     /// # Cancel safety
     /// Dropping the future doesn't keep the guard.

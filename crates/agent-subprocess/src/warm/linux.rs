@@ -42,7 +42,7 @@ pub(crate) struct Place {
     path: Option<PathBuf>,
     max_age: Duration,
     slot: Mutex<WarmSlot<Started, HostState>>,
-    /// The guards of all programs that were started with this place, also those that it did not start.
+    /// The guards of this place, and of all programs that were started with it.
     pub(crate) unreaped: UnreapedGuards,
     /// Notifies after the end of each guard that was not used.
     ended: Notify,
@@ -100,6 +100,17 @@ struct Started {
     _timer: oneshot::Sender<Infallible>,
 }
 
+impl Started {
+    /// Ends the guard, and reaps it.
+    async fn end(self) {
+        // This stops only a start that has not begun.
+        self.line.abort();
+        if let Ok(Ok((_, line))) = self.line.await {
+            line.end().await;
+        }
+    }
+}
+
 impl Place {
     pub(super) fn new(scope: &str, max_age: Duration) -> Self {
         Self {
@@ -128,9 +139,10 @@ impl Place {
         // The spawn blocks until the guard executes its program.
         let pid = Arc::new(AtomicU32::new(0));
         let started_pid = pid.clone();
+        let counted = self.unreaped.add();
         let line = tokio::task::spawn_blocking(move || {
             let state = ThreadState::now();
-            let line = spawn_guard(&path, &scope)?;
+            let line = spawn_guard(&path, &scope, Some(counted))?;
             started_pid.store(line.pid(), Ordering::Relaxed);
             Ok((state, line))
         });
@@ -158,9 +170,12 @@ impl Place {
         }
         let taken = self.slot().take(Instant::now(), &HostState::now());
         match taken {
-            Taken::Guard(started) => {
-                let line = timeout(times::WARM_REPLY, started.line).await;
-                let (state, line) = line.ok()?.ok()?.ok()?;
+            Taken::Guard(mut started) => {
+                let Ok(line) = timeout(times::WARM_REPLY, &mut started.line).await else {
+                    tokio::spawn(started.end());
+                    return None;
+                };
+                let (state, line) = line.ok()?.ok()?;
                 if state != ThreadState::now() {
                     tokio::spawn(line.end());
                     return None;
@@ -182,8 +197,11 @@ impl Place {
 
     pub(super) async fn close(self: &Arc<Self>) {
         let waiting = self.slot().close();
-        self.end_and_wait(waiting).await;
-        let _reaped_or_stuck = timeout(times::GUARD_EXIT, self.unreaped.wait()).await;
+        if waiting.is_some() {
+            tokio::spawn(self.clone().end(waiting));
+        }
+        // Each guard is counted, also one whose start is not over.
+        let _reaped_or_stuck = timeout(2 * times::GUARD_EXIT, self.unreaped.wait()).await;
     }
 
     /// Ends the guard in a task of its own, so that a dropped future doesn't keep it, and waits for the end of every guard that was not used.
@@ -208,9 +226,7 @@ impl Place {
         let (Some(started), Some(path)) = (started, &self.path) else {
             return;
         };
-        if let Ok(Ok((_, line))) = started.line.await {
-            line.end().await;
-        }
+        started.end().await;
         self.slot().ended(|| self.start(path));
         self.ended.notify_waiters();
     }

@@ -361,6 +361,23 @@ async fn close_ends_the_guard_and_starts_no_other() {
     assert_eq!(children(), "");
 }
 
+/// The start of a program is dropped while its guard has the program. Only the place of the guard knows the guard then.
+#[tokio::test]
+async fn close_waits_for_the_guard_of_a_dropped_start() {
+    if !alone("warm::close_waits_for_the_guard_of_a_dropped_start") {
+        return;
+    }
+    let scene = Scene::new();
+    let (warm, pid) = ready_guard(&scene);
+    kill(pid, Signal::STOP);
+    wait_for("the suspension", || stat_field(pid, 0) == "T");
+    let spawning = scene.agent("echo >>runs").warm_guard(&warm).spawn();
+    let dropped = tokio::time::timeout(Duration::ZERO, spawning).await;
+    assert!(dropped.is_err() && warm.pid().is_none());
+    warm.close().await;
+    assert_eq!((children(), runs(&scene)), (String::new(), 0));
+}
+
 /// A change of the user makes the memory of a process unreadable for everybody who may not trace other processes. The root of a container usually
 /// may not, and its sweeps must find the guard.
 #[tokio::test]
