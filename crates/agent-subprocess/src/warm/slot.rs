@@ -73,15 +73,22 @@ impl<G, K: PartialEq> WarmSlot<G, K> {
         }
     }
 
-    /// Takes the guard for a program. A guard that is too old, or that inherited another state, must be ended.
+    /// Takes the guard for a program. A guard that is too old, or that inherited another state, must be ended. No guard starts later for this program.
     pub(crate) fn take(&mut self, now: Instant, needed: &K) -> Taken<G> {
-        let State::Waiting {
-            since, inherited, ..
-        } = &self.state
-        else {
-            return Taken::Nothing;
+        let (since, inherited) = match &mut self.state {
+            State::Waiting {
+                since, inherited, ..
+            } => (*since, inherited),
+            // The guard was wanted for this program, which gets another one.
+            State::Ending {
+                then: then @ Next::Start,
+            } => {
+                *then = Next::Empty;
+                return Taken::Nothing;
+            }
+            State::Empty | State::Ending { .. } | State::Closed => return Taken::Nothing,
         };
-        let is_fit = now.saturating_duration_since(*since) < self.max_age && inherited == needed;
+        let is_fit = now.saturating_duration_since(since) < self.max_age && inherited == needed;
         let next = match is_fit {
             true => State::Empty,
             false => State::Ending { then: Next::Empty },
@@ -302,5 +309,10 @@ mod tests {
         slot.want(|| unreachable!("the third guard is not reaped"));
         assert_eq!(slot.discard(), None);
         slot.ended(|| unreachable!("the request was discarded"));
+        slot.want(|| (now, (), 4));
+        assert_eq!(slot.discard(), Some(4));
+        slot.want(|| unreachable!("the fourth guard is not reaped"));
+        assert!(matches!(slot.take(now, &()), Taken::Nothing));
+        slot.ended(|| unreachable!("the program has started with another guard"));
     }
 }
