@@ -80,14 +80,19 @@ impl WarmGuard {
         self.place.want();
     }
 
-    /// Ends the guard that waits, if there is one, and waits until it is reaped, for at most six seconds. The next [`want`](Self::want) starts
-    /// another one.
+    /// Kills the guard that waits, if there is one. The next [`want`](Self::want) starts another one. The returned future waits until the killed guard
+    /// is reaped, for at most six seconds.
+    ///
+    /// # Panics
+    /// Panics outside of a tokio runtime with I/O and time enabled.
     ///
     /// # Cancel safety
-    /// Dropping the future doesn't keep the guard.
-    pub async fn discard(&self) {
+    /// The guard ends also if the future is dropped or never polled.
+    pub fn discard(&self) -> impl Future<Output = ()> + Send + use<> {
         #[cfg(target_os = "linux")]
-        self.place.discard().await;
+        return self.place.discard();
+        #[cfg(not(target_os = "linux"))]
+        std::future::ready(())
     }
 
     /// Ends the guard that waits, and starts no guard any more. Later programs start as without this value.

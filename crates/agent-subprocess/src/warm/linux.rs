@@ -4,7 +4,7 @@ use super::slot::{Taken, WarmSlot};
 use crate::guard_executable::executable;
 use crate::guarded::{GuardConnection, UnreapedGuards, spawn_guard};
 use crate::times;
-use rustix::process::{Gid, Resource, Rlimit};
+use rustix::process::{Gid, Pid, Resource, Rlimit, Signal};
 use rustix::thread::CapabilitySets;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Handle};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -44,8 +44,6 @@ pub(crate) struct Place {
     slot: Mutex<WarmSlot<Started, HostState>>,
     /// The guards of this place, and of all programs that were started with it.
     pub(crate) unreaped: UnreapedGuards,
-    /// Notifies after the end of each guard that was not used.
-    ended: Notify,
 }
 
 /// The state of the host that a guard inherits at its start, and that the program inherits from the guard. In another runtime, the socket of the guard
@@ -101,6 +99,11 @@ struct Started {
 }
 
 impl Started {
+    /// Returns the pid if the process is started. The pid can't mean another process, because this value owns the guard, and only the owner reaps it.
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(self.pid.load(Ordering::Relaxed).cast_signed())
+    }
+
     /// Ends the guard, and reaps it.
     async fn end(self) {
         // This stops only a start that has not begun.
@@ -119,7 +122,6 @@ impl Place {
             max_age,
             slot: Mutex::new(WarmSlot::new(max_age)),
             unreaped: UnreapedGuards::default(),
-            ended: Notify::new(),
         }
     }
 
@@ -153,7 +155,7 @@ impl Place {
             let is_too_old = timeout(max_age, cancelled).await.is_err();
             if let Some(place) = place.upgrade().filter(|_| is_too_old) {
                 let expired = place.slot().expire(Instant::now());
-                place.end(expired).await;
+                drop(place.end(expired));
             }
         });
         (since, state, started)
@@ -183,57 +185,49 @@ impl Place {
                 Some(line)
             }
             Taken::Unfit(started) => {
-                tokio::spawn(self.clone().end(Some(started)));
+                drop(self.end(Some(started)));
                 None
             }
             Taken::Nothing => None,
         }
     }
 
-    pub(super) async fn discard(self: &Arc<Self>) {
+    pub(super) fn discard(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let waiting = self.slot().discard();
-        self.end_and_wait(waiting).await;
+        self.end(waiting)
     }
 
     pub(super) async fn close(self: &Arc<Self>) {
         let waiting = self.slot().close();
-        if waiting.is_some() {
-            tokio::spawn(self.clone().end(waiting));
-        }
+        drop(self.end(waiting));
         // Each guard is counted, also one whose start is not over.
         let _reaped_or_stuck = timeout(2 * times::GUARD_EXIT, self.unreaped.wait()).await;
     }
 
-    /// Ends the guard in a task of its own, so that a dropped future doesn't keep it, and waits for the end of every guard that was not used.
-    async fn end_and_wait(self: &Arc<Self>, waiting: Option<Started>) {
-        if waiting.is_some() {
-            tokio::spawn(self.clone().end(waiting));
-        }
-        let is_over = async {
-            loop {
-                let ended = self.ended.notified();
-                if self.slot().is_empty() {
-                    return;
-                }
-                ended.await;
+    /// Ends a guard that was given back, in a task of its own. The returned future waits for its end.
+    fn end(self: &Arc<Self>, started: Option<Started>) -> impl Future<Output = ()> + Send + use<> {
+        let ending = started.map(|started| {
+            // At once: the host is possibly suspended before the task runs.
+            if let Some(pid) = started.pid() {
+                let _gone = rustix::process::kill_process(pid, Signal::KILL);
             }
-        };
-        let _over_or_stuck = timeout(2 * times::GUARD_EXIT, is_over).await;
-    }
-
-    /// Ends a guard that was given back, and reaps it.
-    async fn end(self: Arc<Self>, started: Option<Started>) {
-        let (Some(started), Some(path)) = (started, &self.path) else {
-            return;
-        };
-        started.end().await;
-        self.slot().ended(|| self.start(path));
-        self.ended.notify_waiters();
+            let place = self.clone();
+            tokio::spawn(async move {
+                started.end().await;
+                if let Some(path) = &place.path {
+                    place.slot().ended(|| place.start(path));
+                }
+            })
+        });
+        async move {
+            if let Some(ending) = ending {
+                let _ended_or_stuck = timeout(2 * times::GUARD_EXIT, ending).await;
+            }
+        }
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
-        let slot = self.slot();
-        let pid = slot.waiting()?.pid.load(Ordering::Relaxed);
-        Some(pid).filter(|pid| *pid != 0)
+        let pid = self.slot().waiting()?.pid()?;
+        Some(pid.as_raw_nonzero().get().cast_unsigned())
     }
 }

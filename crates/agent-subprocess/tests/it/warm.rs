@@ -378,6 +378,25 @@ async fn close_waits_for_the_guard_of_a_dropped_start() {
     assert_eq!((children(), runs(&scene)), (String::new(), 0));
 }
 
+#[tokio::test]
+async fn discard_kills_at_once_and_waits_only_for_its_guard() {
+    if !alone("warm::discard_kills_at_once_and_waits_only_for_its_guard") {
+        return;
+    }
+    let scene = Scene::new();
+    let (warm, pid) = ready_guard(&scene);
+    let discarded = warm.discard();
+    // The runtime does not run here, as if its process were suspended.
+    wait_for("its end", || stat_field(pid, 0) == "Z");
+    warm.want();
+    discarded.await;
+    assert!(read(pid, "stat").is_empty(), "it is reaped");
+    wait_until_ready(&warm);
+    drop(warm.discard());
+    warm.close().await;
+    assert_eq!(children(), "");
+}
+
 /// A change of the user makes the memory of a process unreadable for everybody who may not trace other processes. The root of a container usually
 /// may not, and its sweeps must find the guard.
 #[tokio::test]
