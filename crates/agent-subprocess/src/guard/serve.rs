@@ -110,7 +110,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         return;
     };
     line.send_to_host(&GuardMessage::Accepted);
-    // A host that is gone has released its lock, so another host can start a program by now.
+    // A host that is gone waits for no program. The guard holds the lock of that host, so another host can start a program when this guard has ended.
     if line.host_is_gone() {
         return;
     }
@@ -141,7 +141,8 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         // A failure can't be reported because the host is gone; the next sweep uses the marker anyway.
         let _unwritten = report.append(&path);
     }
-    // The process tree is gone, so the descriptors of the host close. The host can rely on this when it gets the last message.
+    // The process tree is gone, or nothing can end the survivors that the report names. So the descriptors of the host close. The host can rely on
+    // this when it gets the last message.
     drop(held);
     // A host that only dropped its handle still reads.
     line.send_to_host(&GuardMessage::Ended(aftermath));
