@@ -130,7 +130,7 @@ pub(crate) fn find_within(marker: &crate::Marker, wait: Duration) -> Vec<MarkedP
 }
 
 /// Ends the found processes, their descendants, and what they started since: guards first, then the others, by SIGKILL. Repeats until a search finds
-/// nothing and all of them are gone, or `budget` has passed. Blocks for at most about `budget`.
+/// nothing and all of them are gone, or `budget` has passed. Blocks for at most about `budget`. The report doesn't name an ended guard that ran nothing.
 ///
 /// Each process gets its signal through a pidfd, after another check of its start time. A process that was found within 10 ms of its start must also
 /// still have its marker, because another process can have its pid and start time by then.

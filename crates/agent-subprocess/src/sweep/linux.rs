@@ -206,6 +206,7 @@ pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepRepor
         .collect();
     let own = own_ancestors();
     let mut met: BTreeMap<ProcessId, String> = BTreeMap::new();
+    let mut idle_guards = BTreeSet::new();
     found.retain(|found| !own.contains(&found.process.pid));
     found.sort_by_key(order);
     loop {
@@ -219,9 +220,13 @@ pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepRepor
                 // Another process got the pid in the same tick, or an exec is in progress, which the next search awaits.
                 continue;
             }
-            met.insert(id, found.name.clone());
+            let is_new = met.insert(id, found.name.clone()).is_none();
+            let below = proc_fs::below(id.pid, &all);
+            if is_new && found.is_guard && below.is_empty() {
+                idle_guards.insert(id);
+            }
             // A child can have cleared its environment. The children of a guard are found by their marker, or end with it.
-            let below = proc_fs::below(id.pid, &all).into_iter();
+            let below = below.into_iter();
             for stat in below.filter(|stat| !found.is_guard && !own.contains(&stat.pid)) {
                 let name = || proc_fs::name(stat.pid).name;
                 met.entry(stat.id()).or_insert_with(name);
@@ -237,6 +242,8 @@ pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepRepor
         }
     }
     met.extend(found.into_iter().map(|it| (it.process, it.name)));
+    // A guard that ran nothing when it was killed is no process that somebody left behind.
+    met.retain(|id, _| !idle_guards.contains(id) || id.is_alive());
     let named = |(id, name): (ProcessId, String)| ProcessName { pid: id.pid, name };
     let (survivors, ended): (Vec<_>, Vec<_>) = met.into_iter().partition(|(id, _)| id.is_alive());
     SweepReport {

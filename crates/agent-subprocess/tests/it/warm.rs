@@ -2,11 +2,12 @@
 
 use crate::lost::fake_guard;
 use crate::scene::{DEADLINE, Scene, alone, children, kill, own_test, stdout, wait_for};
-use agent_subprocess::{ProcessId, StdinMode, StopPolicy, WarmGuard};
+use agent_subprocess::{ProcessId, StdinMode, StopPolicy, WarmGuard, sweep};
 use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const HOST: &str = "AGENT_SUBPROCESS_TEST_WARM_HOST";
@@ -601,29 +602,55 @@ async fn helper_host_that_waits() {
     }
 }
 
+/// Starts a host whose warm guard waits. Returns the host and the guard.
+fn host_that_waits(scene: &Scene) -> (Child, ProcessId) {
+    let mut host = own_test("warm::helper_host_that_waits");
+    let host = host.env(HOST, &scene.marker.scope).stdout(Stdio::piped());
+    let mut host = host.spawn().unwrap();
+    let lines = BufReader::new(host.stdout.take().unwrap()).lines();
+    let mut pids = lines.map_while(Result::ok).filter_map(|line| {
+        let pid = line.strip_prefix("guard: ")?;
+        pid.parse::<u32>().ok()
+    });
+    let pid = pids.next().unwrap();
+    let start_time = stat_field(pid, 19).parse().unwrap();
+    (host, ProcessId { pid, start_time })
+}
+
 #[test]
 fn x102g_warm_guard_ends_with_its_killed_host_also_if_it_is_suspended() {
-    use std::io::{BufRead as _, BufReader};
     for suspended in [false, true] {
         let scene = Scene::new();
-        let mut host = own_test("warm::helper_host_that_waits");
-        let host = host.env(HOST, &scene.marker.scope).stdout(Stdio::piped());
-        let mut host = host.spawn().unwrap();
-        let lines = BufReader::new(host.stdout.take().unwrap()).lines();
-        let mut pids = lines.map_while(Result::ok).filter_map(|line| {
-            let pid = line.strip_prefix("guard: ")?;
-            pid.parse::<u32>().ok()
-        });
-        let pid = pids.next().unwrap();
-        let start_time = stat_field(pid, 19).parse().unwrap();
-        let guard = ProcessId { pid, start_time };
+        let (mut host, guard) = host_that_waits(&scene);
         assert!(scene.find().iter().any(|found| found.process == guard));
         if suspended {
-            kill(pid, Signal::STOP);
+            kill(guard.pid, Signal::STOP);
         }
         host.kill().unwrap();
         host.wait().unwrap();
         wait_for("its end", || !guard.is_alive());
         scene.assert_no_process_is_left();
     }
+}
+
+#[tokio::test]
+async fn sweep_ends_each_guard_and_names_only_one_with_a_program() {
+    let scene = Scene::new();
+    let (mut host, guard) = host_that_waits(&scene);
+    let report = sweep::end(scene.find(), DEADLINE);
+    assert_eq!(report, sweep::SweepReport::default());
+    assert!(!guard.is_alive());
+    host.kill().unwrap();
+    host.wait().unwrap();
+
+    let mut agent = scene.agent("exec sleep 677").spawn().await.unwrap();
+    scene.wait_for_program("sleep", "677");
+    let report = sweep::end(scene.find(), DEADLINE);
+    let mut ended: Vec<_> = report.ended.iter().map(|it| it.name.as_str()).collect();
+    ended.sort_unstable();
+    assert_eq!(
+        (ended, report.survivors.len()),
+        (vec!["agent-guard", "sleep"], 0)
+    );
+    agent.stop(&StopPolicy::kill()).await;
 }
