@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::StopReport;
+
 /// The reason why a conversation could not continue. Clones share their source.
 #[derive(Clone, Debug)]
 pub struct Error(Arc<ErrorKind>);
@@ -23,6 +25,8 @@ enum ErrorKind {
     Start {
         message: String,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
+        /// The end of the processes, if the agent possibly ran for a moment.
+        lost: Option<StopReport>,
     },
     #[error("{0}")]
     Invalid(String),
@@ -78,7 +82,31 @@ impl Error {
         Self(Arc::new(ErrorKind::Start {
             message: message.into(),
             source,
+            lost: None,
         }))
+    }
+
+    /// Creates the error for an agent that possibly ran for a moment, and whose start failed. `report` is the end of its processes; the conversation
+    /// adds it to its own report.
+    #[must_use]
+    pub fn lost_start(
+        message: impl Into<String>,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+        report: StopReport,
+    ) -> Self {
+        Self(Arc::new(ErrorKind::Start {
+            message: message.into(),
+            source,
+            lost: Some(report),
+        }))
+    }
+
+    /// Returns the end of the processes of an agent that possibly ran although its start failed.
+    pub(crate) fn lost_processes(&self) -> Option<&StopReport> {
+        match &*self.0 {
+            ErrorKind::Start { lost, .. } => lost.as_ref(),
+            _ => None,
+        }
     }
 
     /// Creates the error for a message to an agent whose process ended; `how` describes its end.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::Error;
+
 /// Replaces a stop budget or a pause that is too large for the clock.
 pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
@@ -83,6 +85,21 @@ impl StopReport {
             ended: Vec::new(),
             survivors: Vec::new(),
             proven,
+        }
+    }
+
+    /// Adds the report of a later agent.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.stage = later.stage;
+        self.ended.extend(later.ended);
+        self.survivors.extend(later.survivors);
+        self.proven &= later.proven;
+    }
+
+    /// Adds the processes of an agent that possibly ran although its start failed.
+    pub(crate) fn add_lost(&mut self, error: &Error) {
+        if let Some(report) = error.lost_processes() {
+            self.add(report.clone());
         }
     }
 }

@@ -45,6 +45,7 @@ impl Actor {
     /// Ends the processes of an agent that could not be started; returns `None` if the conversation is stopped in the meantime.
     pub(super) async fn not_started(&mut self, e: &Error) -> Option<()> {
         self.shared.lock().starts.failed(e);
+        self.earlier_report.add_lost(e);
         self.end_dead_connection().await?;
         self.ended().await;
         Some(())
@@ -258,7 +259,8 @@ impl Actor {
                         }
                     };
                     match connected {
-                        Ok(connected) => self.connection = connected.ok(),
+                        Ok(Ok(connected)) => self.connection = Some(connected),
+                        Ok(Err(e)) => self.earlier_report.add_lost(&e),
                         Err(_) => self.earlier_report.proven = false,
                     }
                     self.may_read = self.connection.is_some();
@@ -293,7 +295,7 @@ impl Actor {
                 connection.stop(times::LEFTOVER_BUDGET),
             )
             .await?;
-            self.merge_report(report);
+            self.earlier_report.add(report);
             self.drain_output(PrimaryRoom::Ignored).await?;
             self.connection = None;
             self.finish_close();

@@ -7,9 +7,9 @@ use tokio::time::{Instant, timeout};
 
 use super::command::{answer, run_unless_stopped, wait_for_earlier_stop};
 use super::{Actor, next};
+use crate::Lifecycle;
 use crate::stop::FOREVER;
 use crate::times;
-use crate::{Lifecycle, StopReport};
 
 /// Whether the primary must have room for the last output of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Actor {
                 }
             };
             match stopped {
-                Ok(report) => self.merge_report(report),
+                Ok(report) => self.earlier_report.add(report),
                 Err(_) => {
                     self.connection = None;
                     self.may_read = false;
@@ -132,13 +132,6 @@ impl Actor {
             self.publish_read(gone).await;
         }
         Some(())
-    }
-
-    pub(super) fn merge_report(&mut self, report: StopReport) {
-        self.earlier_report.stage = report.stage;
-        self.earlier_report.ended.extend(report.ended);
-        self.earlier_report.survivors.extend(report.survivors);
-        self.earlier_report.proven &= report.proven;
     }
 }
 

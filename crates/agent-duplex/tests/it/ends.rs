@@ -5,8 +5,8 @@ use std::time::Duration;
 use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
     BoxFuture, Capabilities, Connection, Conversation, ConversationEvent, ConversationOptions,
-    Driver, EndReason, Error, Event, ExitStatus, Input, Lifecycle, SessionChoice, StopStage,
-    TurnEnd,
+    Driver, EndReason, Error, Event, ExitStatus, Input, Lifecycle, ProcessName, SessionChoice,
+    StopReport, StopStage, TurnEnd,
 };
 
 use tokio::time::Instant;
@@ -384,9 +384,53 @@ impl Driver for Halts {
                 std::task::Poll::Ready(())
             })
             .await;
-            Err(Error::start("nothing is started here", None))
+            Err(lost_start())
         })
     }
+}
+
+/// The error for an agent that possibly ran for a moment.
+fn lost_start() -> Error {
+    let process = |pid, name: &str| {
+        vec![ProcessName {
+            pid,
+            name: name.into(),
+        }]
+    };
+    let report = StopReport {
+        stage: StopStage::Kill,
+        ended: process(1, "ended"),
+        survivors: process(2, "left"),
+        proven: false,
+    };
+    Error::lost_start("its guard ended", None, report)
+}
+
+#[tokio::test]
+async fn report_of_a_stop_has_the_processes_of_each_lost_start() {
+    let script = || Script::new().fails(lost_start);
+    let driver = ScriptedDriver::new(steered()).with_script(script());
+    let talk = TestConversation::with(driver.with_script(script()));
+    for _ in 0..2 {
+        let started = soon(talk.conversation.start(SessionChoice::Fresh)).await;
+        assert!(started.unwrap_err().is_start_failure());
+    }
+    let report = soon(talk.conversation.stop(BUDGET)).await;
+    assert_eq!(
+        report.to_string(),
+        "2 of 4 left: 2 (left), 2 (left) (not proven)"
+    );
+
+    // The stop comes during the start.
+    let driver = Halts::default();
+    let options = ConversationOptions::default().with_manual_start();
+    let (conversation, primary) = Conversation::with_primary(Box::new(driver.clone()), options);
+    drop(primary);
+    driver.0.set(conversation.clone()).unwrap();
+    let started = soon(conversation.start(SessionChoice::Fresh)).await;
+    assert!(started.is_err());
+    let report = soon(conversation.stop(BUDGET)).await;
+    assert_eq!(report.to_string(), "1 of 2 left: 2 (left) (not proven)");
 }
 
 #[tokio::test]
