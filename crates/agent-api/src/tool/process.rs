@@ -83,7 +83,7 @@ pub(super) async fn start_unless<T>(
         // A start that has returned is never late: the caller ends its process with a grace period.
         biased;
         spawned = &mut spawning => {
-            if spawned.as_ref().is_err_and(Error::is_guard_timeout) {
+            if spawned.as_ref().is_err_and(is_unproven) {
                 stops.record_unproven();
             }
             return Ok(spawned);
@@ -95,8 +95,8 @@ pub(super) async fn start_unless<T>(
     let ending = tokio::spawn(async move {
         match spawning.await {
             Ok(mut tree) => late_stops.record_also(tree.stop(&policy).await),
-            // The process may still start, so the record stays.
-            Err(error) if error.is_guard_timeout() => return,
+            // The process possibly ran for a moment, so the record stays.
+            Err(error) if is_unproven(&error) => return,
             Err(_not_started) => {}
         }
         late_stops.remove_unproven();
@@ -104,6 +104,11 @@ pub(super) async fn start_unless<T>(
     // If this is too short, the task continues.
     let _ended_or_late = timeout(times::TOOL_TERMINATE, ending).await;
     Err(over)
+}
+
+/// Returns whether nothing proves that the process did not run: its guard was lost, or did not answer.
+fn is_unproven(error: &Error) -> bool {
+    error.is_guard_timeout() || error.lost_processes().is_some()
 }
 
 /// Returns whether the name of a variable looks as if its value is secret.
@@ -173,10 +178,30 @@ mod tests {
         let stops = Arc::<Stops>::default();
         let started = start_unless(ready(()), spawning(), policy(), &stops).await;
         assert!(started.is_err());
-        for _ in 0..100 {
+        // The search for the processes of the guard takes real time.
+        let begun = std::time::Instant::now();
+        while Arc::strong_count(&stops) > 1 {
+            let is_soon = begun.elapsed() < times::TOOL_STOP * 10;
+            assert!(is_soon, "the task of the start ends");
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(Arc::strong_count(&stops), 1, "the task of the start ended");
+        assert!(stops.is_unproven());
+
+        // This guard dies after it has accepted the program, so it has possibly started it.
+        tokio::time::resume();
+        let frame = |text: &str| {
+            let length = u32::try_from(text.len()).unwrap().to_le_bytes();
+            [&length[..], text.as_bytes()].concat()
+        };
+        let hello = frame(r#"{"Hello":{"version":3,"start_time":0,"refused":null}}"#);
+        let answers = [hello, frame(r#""Accepted""#)].concat();
+        std::fs::write(dir.path().join("answers"), answers).unwrap();
+        let mortal = format!("#!/bin/sh\ncat {}/answers >&0\n", dir.path().display());
+        std::fs::write(dir.path().join("guard"), mortal).unwrap();
+        let stops = Arc::<Stops>::default();
+        let started = start_unless(pending::<()>(), spawning(), policy(), &stops).await;
+        let error = started.unwrap().unwrap_err();
+        assert!(!error.is_guard_timeout(), "{error}");
         assert!(stops.is_unproven());
     }
 
