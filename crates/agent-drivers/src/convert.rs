@@ -7,7 +7,20 @@ use agent_subprocess::{Exit, Output, ProcessTree, TreeCommand};
 use std::io;
 
 pub(crate) async fn start(command: TreeCommand) -> Result<ProcessTree, Error> {
-    command.spawn().await.map_err(not_started)
+    command.spawn().await.map_err(not_spawned)
+}
+
+fn not_spawned(error: agent_subprocess::Error) -> Error {
+    let Some(lost) = error.lost_processes().cloned() else {
+        return not_started(error);
+    };
+    let report = StopReport {
+        stage: StopStage::Kill,
+        ended: names(lost.ended),
+        survivors: names(lost.survivors),
+        proven: false,
+    };
+    Error::lost_start(error.to_string(), Some(error.into()), report)
 }
 
 /// Makes the error of a conversation that can't begin; `why` includes the next step.

@@ -1,6 +1,5 @@
 //! Required checks and the check: the loop's own commands, which run by `sh -c` under a guard.
 
-use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -147,6 +146,20 @@ impl CheckOutcome {
         )))
     }
 
+    fn not_spawned(error: agent_subprocess::Error) -> Self {
+        let outcome = Self::not_run(&error);
+        match error.lost_processes().cloned() {
+            None => outcome,
+            // The command possibly ran for a moment.
+            Some(lost) => Self {
+                ended: names(lost.ended),
+                survivors: names(lost.survivors),
+                proven: false,
+                ..outcome
+            },
+        }
+    }
+
     /// Returns an outcome without leftovers.
     fn alone(result: CheckResult) -> Self {
         Self {
@@ -235,7 +248,7 @@ pub(crate) async fn run(
 ) -> CheckOutcome {
     let mut process = match spawn(command, &context).await {
         Ok(process) => process,
-        Err(e) => return CheckOutcome::not_run(e),
+        Err(outcome) => return outcome,
     };
     let mut tail = Vec::new();
     let mut due = Instant::now() + limit.time();
@@ -329,8 +342,9 @@ pub(crate) async fn run(
 async fn spawn(
     command: TreeCommand,
     context: &ProcessContext,
-) -> Result<ProcessTree, Box<dyn Error + Send + Sync>> {
-    Ok(command.context(context)?.spawn().await?)
+) -> Result<ProcessTree, CheckOutcome> {
+    let command = command.context(context).map_err(CheckOutcome::not_run)?;
+    command.spawn().await.map_err(CheckOutcome::not_spawned)
 }
 
 /// Returns whether the shell reports that this command itself does not exist or can't be executed. If a script reports that about one of its

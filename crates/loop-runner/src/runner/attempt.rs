@@ -20,7 +20,7 @@ use crate::runner::stopping::{describe, failure, timestamp};
 
 impl Runner {
     /// Handles the start of the agent, or its failure.
-    pub(super) fn agent_started(
+    pub(super) async fn agent_started(
         &mut self,
         started: Result<(), agent_duplex::Error>,
     ) -> Vec<MachineInput> {
@@ -33,8 +33,12 @@ impl Runner {
             true => TurnOutcome::SessionInUse(why),
             false => TurnOutcome::NotStarted(why),
         }));
-        if !inputs.is_empty() {
-            self.processes.attempt = None;
+        if !inputs.is_empty()
+            && let Some(attempt) = self.processes.attempt.take()
+        {
+            // Nothing runs any more, but the agent possibly ran for a moment. The report has the end of its processes.
+            let report = attempt.conversation.stop(self.budget()).await;
+            self.count_ended(Some(report));
             self.refresh_view();
         }
         inputs

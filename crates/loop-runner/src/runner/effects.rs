@@ -461,6 +461,7 @@ impl Runner {
         if let Some(check) = &mut self.processes.check {
             let end = check.ended().await;
             self.processes.check = None;
+            self.ended_processes.proven &= end.proven;
             self.note_survivors(end.survivors);
         }
         if let Some(cleanup) = &mut self.processes.cleanup {

@@ -156,7 +156,7 @@ impl Runner {
                 }
                 return Ok(());
             }
-            Wakeup::Agent(AgentWakeup::Started(started)) => self.agent_started(started),
+            Wakeup::Agent(AgentWakeup::Started(started)) => self.agent_started(started).await,
             Wakeup::Agent(AgentWakeup::Closed) => self.step_attempt(AttemptInput::Closed),
             Wakeup::Agent(AgentWakeup::Ended(report)) => self.process_tree_ended(report),
             Wakeup::Agent(AgentWakeup::Published(published)) => {

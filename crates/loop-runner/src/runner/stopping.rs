@@ -126,7 +126,7 @@ impl Runner {
         }
     }
 
-    fn count_ended(&mut self, report: Option<StopReport>) {
+    pub(super) fn count_ended(&mut self, report: Option<StopReport>) {
         let Some(report) = report else {
             self.ended_processes.proven = false;
             return;
