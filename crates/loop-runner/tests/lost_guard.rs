@@ -75,4 +75,25 @@ async fn run_with_a_lost_guard_is_not_proven() {
     fs_err::write(dir.path().join("lost"), "").unwrap();
     let outcome = run(dir.path(), "cat >/dev/null", None).await;
     assert!(!outcome.proven, "{outcome:?}");
+
+    // The guard of a git that may start other programs.
+    let dir = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let git = std::process::Command::new("git")
+            .args(arguments)
+            .current_dir(dir.path())
+            .status();
+        assert!(git.unwrap().success());
+    };
+    git(&["init", "-q"]);
+    fs_err::write(dir.path().join("file"), "").unwrap();
+    git(&["add", "file"]);
+    let user = ["-c", "user.name=t", "-c", "user.email=t@localhost"];
+    git(&[&user[..], &["commit", "-qm", "first"]].concat());
+    use_mortal_guard(dir.path());
+    let outcome = run(dir.path(), "cat >/dev/null", None).await;
+    assert!(outcome.proven, "no guard was lost: {outcome:?}");
+    let _ended_run = fs_err::remove_dir_all(dir.path().join(".rlm"));
+    let outcome = run(dir.path(), lost, None).await;
+    assert!(!outcome.proven, "{outcome:?}");
 }

@@ -477,8 +477,19 @@ async fn contained(
     mut deadline_changes: DeadlineReceiver,
     process: Option<&GitProcess>,
 ) -> Result<GitBytes, GitError> {
-    let spawned = command.spawn().await;
-    let mut git = spawned.map_err(|e| GitError::NotRun(io::Error::other(e)))?;
+    let mut git = match command.spawn().await {
+        Ok(git) => git,
+        Err(e) => {
+            if let (Some(process), Some(lost)) = (process, e.lost_processes().cloned()) {
+                process.record_leftovers(GitLeftovers {
+                    proven: false,
+                    ended: names(lost.ended),
+                    survivors: names(lost.survivors),
+                });
+            }
+            return Err(GitError::NotRun(io::Error::other(e)));
+        }
+    };
     if let Some(process) = process {
         process.started(git.pid());
     }
