@@ -126,8 +126,6 @@ fn context_of_inhibitor(mut context: ProcessContext) -> ProcessContext {
     context.cwd = "/".into();
     context.hold = None;
     context.survivors_file = None;
-    // It starts once, and the guard is meant for the next command.
-    context.warm_guard = None;
     context.stop = StopPolicy::default().without_interrupt();
     context
 }

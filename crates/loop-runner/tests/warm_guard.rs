@@ -13,7 +13,9 @@ use loop_runner::agent_subprocess::WarmGuard;
 use loop_runner::cancellable_sleep::SleepGate;
 use loop_runner::loop_state::StopReason;
 use loop_runner::rlm_store::{PhaseSettings, Project, PromptSource, Settings, WorkingTreeLock};
-use loop_runner::{DriverFactory, RunControl, Runner, RunnerOptions};
+use loop_runner::{
+    DriverFactory, Hook, HookEventKind, HookInput, HookTarget, RunControl, Runner, RunnerOptions,
+};
 use tokio::sync::mpsc;
 
 loop_runner::agent_subprocess::guard_before_main!();
@@ -76,8 +78,16 @@ async fn each_agent_runs_under_the_guard_that_started_during_the_save() {
     let options = RunnerOptions::new(SleepGate::new());
     let made = Runner::create(lock(&project).await, settings, options).await;
     let (runner, _events) = made.unwrap();
+    // A notification has a guard too, but not the one that waits for the agent.
+    let notify = HookTarget::Command("cat >/dev/null; echo >>notified".into());
+    let hook = Hook::new("test", notify, |event| {
+        let is_start = matches!(event.kind, HookEventKind::Started { .. });
+        is_start.then(HookInput::default)
+    });
+    let runner = runner.with_hook(hook);
     let (_control, requests) = mpsc::channel(1);
     let outcome = runner.run(observing(&seen), requests).await.unwrap();
+    assert!(dir.path().join("notified").exists());
     assert_eq!(outcome.reason, StopReason::AllIterationsRan);
     assert!(
         outcome.proven && outcome.survivors.is_empty(),

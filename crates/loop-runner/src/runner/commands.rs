@@ -25,7 +25,7 @@ impl Runner {
     }
 
     pub(super) fn run_command(&mut self, command: LoopCommand, text: String) {
-        let context = self.context("-check");
+        let context = self.context_with_guard("-check");
         self.processes.check = Some(match &self.processes.commands {
             Some(FakeCommands(play)) => RunningCheck::play(command, play(command, context)),
             None => RunningCheck::start(command, text.clone(), context),

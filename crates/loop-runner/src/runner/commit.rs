@@ -59,7 +59,7 @@ impl Runner {
             session: head.session.clone(),
             agent: self.phase().agent.name().to_owned(),
         };
-        let mut context = self.context("-commit");
+        let mut context = self.context_with_guard("-commit");
         context.cwd = project.tree().to_owned();
         context.env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
         Some(Commit {

@@ -233,7 +233,8 @@ impl Runner {
 
     /// Creates a driver for the current attempt.
     pub(super) fn driver(&self) -> Result<Box<dyn Driver>, Error> {
-        self.processes.drivers.make(self.phase(), self.context(""))
+        let context = self.context_with_guard("");
+        self.processes.drivers.make(self.phase(), context)
     }
 
     /// Starts the agent with its prompt. A failed start is not an error of the loop: the machine decides what follows.
@@ -364,7 +365,15 @@ impl Runner {
             stop: self.stop_policy(),
             // Each report states whether there was a guard.
             containment: Containment::Auto,
+            warm_guard: None,
+        }
+    }
+
+    /// Returns the context of an agent or a command, whose guard possibly waits already.
+    pub(super) fn context_with_guard(&self, role: &str) -> ProcessContext {
+        ProcessContext {
             warm_guard: Some(self.processes.warm_guard.clone()),
+            ..self.context(role)
         }
     }
 
