@@ -459,11 +459,8 @@ impl Runner {
     }
 
     async fn stop_all(&mut self) {
-        let warm_guard = self.processes.warm_guard.clone();
-        tokio::join!(warm_guard.discard(), self.stop_process_trees());
-    }
-
-    async fn stop_process_trees(&mut self) {
+        // The end of the run waits for the end of the guard.
+        drop(self.processes.warm_guard.discard());
         let budget = self.budget();
         let waits = self.awaited();
         self.show_end(budget, waits);

@@ -50,7 +50,7 @@ impl Runner {
                 Some(next) => next,
                 None => {
                     self.note_awaited(self.awaited());
-                    self.discard_unused_guard().await;
+                    self.discard_unused_guard();
                     self.next(&mut inbox, now).await?;
                     self.apply_shutdown(&mut inbox).await?;
                     continue;
@@ -101,11 +101,11 @@ impl Runner {
     }
 
     /// Ends the guard if the agent or the command was not started after all: no guard waits while the run waits.
-    async fn discard_unused_guard(&mut self) {
-        let processes = &mut self.processes;
+    fn discard_unused_guard(&self) {
+        let processes = &self.processes;
         let has_user = processes.attempt.is_some() || processes.check.is_some();
         if !has_user && processes.cleanup.is_none() {
-            processes.warm_guard.discard().await;
+            drop(processes.warm_guard.discard());
         }
     }
 

@@ -234,9 +234,7 @@ impl Runner {
 
     /// Suspends or resumes all processes of the run. After a resume, returns the machine input with the duration of the suspension.
     async fn freeze(&mut self, frozen: bool) -> Option<MachineInput> {
-        if frozen {
-            self.processes.warm_guard.discard().await;
-        }
+        let guard = frozen.then(|| self.processes.warm_guard.discard());
         if let Some(check) = &self.processes.check {
             check.freeze(frozen).await;
         }
@@ -245,6 +243,11 @@ impl Runner {
         }
         if let Some(attempt) = &self.processes.attempt {
             freeze(&attempt.conversation, frozen).await;
+        }
+        if let Some(guard) = guard {
+            // A guard whose start hangs must not delay the suspension.
+            let _ended_or_late =
+                tokio::time::timeout(loop_state::times::FREEZE_TIMEOUT, guard).await;
         }
         let now = self.clock.now();
         let before = self.machine.frozen_for(now);
