@@ -118,19 +118,34 @@ impl Runner {
         if saved.settings.phases[0].agent.has_program() {
             warm_guard.want();
         }
-        let (mut journal, _) = Journal::open(project, &saved.run, true)?;
-        for (phase, text) in saved.settings.phases.iter_mut().zip(&prompts) {
-            let stored = first_input::store_prompt(&mut journal, phase, text).await?;
-            saved.prompts.push(stored);
-        }
-        // Save before a press can stop the run: a run that a press ends at once can be resumed.
-        journal.save(&saved).await?;
+        let journal = match Self::first_save(project, &mut saved, &prompts).await {
+            Ok(journal) => journal,
+            Err(e) => {
+                warm_guard.close().await;
+                return Err(e);
+            }
+        };
         let first = MachineInput::Started;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         runner.processes.warm_guard = warm_guard;
         runner.is_new = true;
         runner.remove_orphans(0);
         Ok((runner, receiver))
+    }
+
+    /// Saves a new run before a press can stop it: a run that a press ends at once can be resumed.
+    async fn first_save(
+        project: &Project,
+        saved: &mut RunHead,
+        prompts: &[String],
+    ) -> Result<Journal, Error> {
+        let (mut journal, _) = Journal::open(project, &saved.run, true)?;
+        for (phase, text) in saved.settings.phases.iter_mut().zip(prompts) {
+            let stored = first_input::store_prompt(&mut journal, phase, text).await?;
+            saved.prompts.push(stored);
+        }
+        journal.save(saved).await?;
+        Ok(journal)
     }
 
     /// Opens a saved run, with its saved settings and where it stopped, unless the options say otherwise.
