@@ -23,12 +23,14 @@ const AGENT: &str = "cat >/dev/null; echo >>runs; flock -n busy sleep 0.003 || e
 
 #[test]
 fn x102a_x102c_run_killed_at_any_moment_leaves_no_guard_and_no_second_agent() {
+    let mut had_guard = false;
     for n in 0..20 {
         let scene = Scene::new("");
         let run = scene.rlm(&["run", "-p", "x", "--sleep", "0", "--until", "test -e end"]);
         let running = run.args(["--", "sh", "-c", AGENT]).spawn();
         let killed = poll_until(Duration::from_micros(30_000 + n * 3_700), || None::<()>);
         assert!(killed.is_none());
+        had_guard |= !guards(&scene).is_empty();
         crash(running);
         let left = poll_until(SOON, || scene.alive().is_empty().then_some(()));
         assert!(left.is_some(), "{:?}", scene.alive());
@@ -41,6 +43,7 @@ fn x102a_x102c_run_killed_at_any_moment_leaves_no_guard_and_no_second_agent() {
         scene.expect_nothing_alive();
         assert!(!scene.file("twice").exists(), "two agents at a time");
     }
+    assert!(had_guard, "each run was killed before it had a guard");
 }
 
 #[test]
