@@ -28,7 +28,7 @@ pub(crate) const DRAIN: Duration = Duration::from_millis(500);
 
 /// The maximum time for killing a guard that does not answer, and for the sweep after it.
 pub(crate) const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(8);
-/// The time that a guard has to exit after its last message.
+/// The time that a guard has to exit after its last message, and then to die after SIGKILL. A wait for both takes at most twice this time.
 pub(crate) const GUARD_EXIT: Duration = Duration::from_secs(3);
 /// The time for which a guard waits for a program, and then ends.
 pub(crate) const WARM_GUARD: Duration = Duration::from_secs(30);
