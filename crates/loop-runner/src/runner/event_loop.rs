@@ -93,9 +93,11 @@ impl Runner {
     /// Starts the guard of an agent or a command, so that it starts during the save before them.
     fn prepare_guard(&self, effects: &[Effect]) {
         let is_stopping = self.requests.is_stop_requested() || self.options.gate.is_shutdown();
+        // The process suspends itself next, and the guard would wait as long.
+        let is_frozen = self.machine.is_frozen();
         let is_agent = |effect: &Effect| matches!(effect, Effect::StartAttempt(_));
         let has_program = self.phase().agent.has_program() || !effects.iter().any(is_agent);
-        if !is_stopping && has_program {
+        if !is_stopping && !is_frozen && has_program {
             self.processes.warm_guard.want();
         }
     }
@@ -189,6 +191,15 @@ impl Runner {
 
     /// Waits for the next event. Checks the time before the agent's output, so that a flood of output can't delay a deadline.
     async fn wakeup(&mut self, now: Timestamp) -> Wakeup {
+        let gate = &self.options.gate;
+        if self.machine.is_frozen() && !gate.is_shutdown() {
+            // The process suspends itself next. Until then, the run starts nothing: it would run during the suspension.
+            tokio::select! {
+                biased;
+                request = self.requests.next() => return Wakeup::Request(request),
+                () = sleep(gate, loop_state::times::FREEZE_TIMEOUT) => {}
+            }
+        }
         let wait = self.wait_from(now);
         let gate = &self.options.gate;
         let (attempt, check) = (&mut self.processes.attempt, &mut self.processes.check);
