@@ -1,6 +1,6 @@
 //! The reasons why a program could not be started or reached.
 
-use crate::sweep::SweepReport;
+use crate::sweep_report::SweepReport;
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};

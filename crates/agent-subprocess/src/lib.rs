@@ -69,8 +69,9 @@ compile_error!("agent-subprocess needs a Unix: Linux, or any other one with fewe
 struct ReadmeDoctests;
 
 // The modules in reading order; each uses only those above it:
+//   process_name, plain_file         names of processes; files that only their owner reads, opened without following links
+//   sweep_report                     the report of a sweep, and the file in which a guard leaves it
 //   error, process, proc_fs, marker  errors; identity of a process by its start time; the marks that a sweep searches for
-//   plain_file                       files that only their owner reads, opened without following links
 //   guard_protocol, exec_image, sys  protocol between host and guard; arguments of `execve`; system calls: all unsafe code
 //   times                            the times in which a process tree ends
 //   ancestry, childless              ancestors of a process; programs that start no other process
@@ -110,10 +111,12 @@ mod plain_file;
 #[cfg(target_os = "linux")]
 mod proc_fs;
 mod process;
+mod process_name;
 mod process_tree;
 mod report;
 mod stop;
 pub mod sweep;
+mod sweep_report;
 #[cfg(target_os = "linux")]
 mod sys;
 #[cfg_attr(
@@ -137,7 +140,8 @@ pub use output::{Output, OutputLines, RawOutput, Stream};
 pub use plain_file::ScratchFile;
 #[doc(hidden)] // only `agent-drivers` reads it
 pub use process::ProcessStat;
-pub use process::{Exit, ProcessId, ProcessName, Signal};
+pub use process::{Exit, ProcessId, Signal};
+pub use process_name::ProcessName;
 pub use process_tree::ProcessTree;
 pub use report::StopReport;
 pub use stop::{StopPolicy, StopStage};

@@ -1,5 +1,6 @@
 //! Identities and names of processes, and how they ended.
 
+use crate::ProcessName;
 use crate::error::{Error, Kind};
 use serde::{Deserialize, Serialize};
 use std::os::unix::process::CommandExt as _;
@@ -150,15 +151,6 @@ impl ProcessStat {
     }
 }
 
-/// Names a process for people: by pid and command name. The command line is left out because it can contain secrets.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ProcessName {
-    /// The process id.
-    pub pid: u32,
-    /// The command name in the system (at most 15 bytes on Linux), `?` if unknown.
-    pub name: String,
-}
-
 impl ProcessName {
     /// Reads the command name of the process with this pid.
     ///
@@ -172,13 +164,6 @@ impl ProcessName {
             pid,
             name: "?".to_owned(),
         }
-    }
-}
-
-impl fmt::Display for ProcessName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A process chooses its own name, so escape characters that could move the cursor.
-        write!(f, "{} {}", self.pid, self.name.escape_debug())
     }
 }
 
