@@ -205,7 +205,7 @@ impl AgentConfig {
         self.options != AgentOptions::Command
     }
 
-    /// Whether the agent is a program. The other agent is a part of this one.
+    /// Returns whether the agent runs as a program of its own. The `api` agent runs in this process.
     #[must_use]
     pub fn has_program(&self) -> bool {
         !matches!(self.options, AgentOptions::Api(_))

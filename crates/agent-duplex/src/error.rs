@@ -102,7 +102,8 @@ impl Error {
     }
 
     /// Returns the end of the processes of an agent that possibly ran although its start failed.
-    pub(crate) fn lost_processes(&self) -> Option<&StopReport> {
+    #[must_use]
+    pub fn lost_processes(&self) -> Option<&StopReport> {
         match &*self.0 {
             ErrorKind::Start { lost, .. } => lost.as_ref(),
             _ => None,

@@ -114,7 +114,7 @@ impl Runner {
         let prompts = first_input::first_prompts(&run, &settings)?;
         let mut saved = RunHead::new(run, machine, settings);
         let warm_guard = warm_guard(project, &saved);
-        // The first agent starts after two saves, which take longer than the start of its guard.
+        // The first agent or check starts after two saves, which take longer than the start of its guard.
         if saved.settings.phases[0].agent.has_program() {
             warm_guard.want();
         }
@@ -344,12 +344,12 @@ impl Runner {
         self.keep_awake();
         let result = self.run_event_loop().await;
         self.stop_everything().await;
+        // The run reports its end after its last guard is reaped.
+        self.processes.warm_guard.close().await;
         self.stop_pruning().await;
         let outcome = result.map(|reason| self.outcome(reason));
         self.notify_end(outcome.as_ref()).await;
         self.allow_sleep().await;
-        // Nothing that the run started is alive when it reports its end, not even a guard that has nothing to do.
-        self.processes.warm_guard.close().await;
         // Dropping the queue reports the end of the run to the clients whose requests were never processed.
         self.requests = RequestQueue::default();
         let result = outcome.map(|outcome| self.outcome(outcome.reason));

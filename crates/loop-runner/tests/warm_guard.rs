@@ -69,7 +69,7 @@ fn children() -> String {
 }
 
 #[tokio::test]
-async fn each_agent_runs_under_the_guard_that_started_during_the_save() {
+async fn x102i_each_agent_runs_under_the_guard_that_started_during_the_save() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let seen = Seen::default();
@@ -112,7 +112,7 @@ async fn each_agent_runs_under_the_guard_that_started_during_the_save() {
 
 /// The second agent can't start. The run sleeps before the third one, and the guard must not wait with it.
 #[tokio::test]
-async fn no_guard_waits_while_the_run_waits() {
+async fn x126d_no_guard_waits_while_the_run_waits() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let mut settings = settings(project.directory(), "cat >/dev/null");

@@ -83,10 +83,10 @@ impl Effect {
     /// ```
     /// use loop_state::Effect;
     ///
-    /// assert!(Effect::start_after_save(&[Effect::Save, Effect::RunCheck]));
-    /// assert!(!Effect::start_after_save(&[Effect::RunCheck, Effect::Save]));
+    /// assert!(Effect::starts_after_save(&[Effect::Save, Effect::RunCheck]));
+    /// assert!(!Effect::starts_after_save(&[Effect::RunCheck, Effect::Save]));
     /// ```
-    pub fn start_after_save(effects: &[Effect]) -> bool {
+    pub fn starts_after_save(effects: &[Effect]) -> bool {
         let is_save = |effect: &&Effect| matches!(effect, Self::Save | Self::SavePhase { .. });
         let starts = |effect: &Effect| {
             matches!(

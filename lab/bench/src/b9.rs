@@ -194,18 +194,21 @@ fn agent(runtime: &Runtime, start: Start, stop: bool) -> Result<Option<f64>> {
             Start::Guarded | Start::Warm => Containment::Guard,
         };
         let begun = Instant::now();
-        let mut agent = TreeCommand::new(PROGRAM)
+        let mut command = TreeCommand::new(PROGRAM)
             .containment(containment)
-            .marker(marker)
-            .warm_guard(&warm)
-            .spawn()
-            .await?;
+            .marker(marker);
+        if matches!(start, Start::Warm) {
+            command = command.warm_guard(&warm);
+        }
+        let mut agent = command.spawn().await?;
         let exit = agent.wait().await;
         let mut took = begun.elapsed();
         let report = agent.stop(&StopPolicy::kill()).await;
         if stop {
             took = begun.elapsed();
         }
+        // A guard that is not reaped yet would take time from the next measurement.
+        warm.close().await;
         if exit.code != Some(0) || !report.survivors.is_empty() {
             return Err(format!("{exit}; {report}").into());
         }

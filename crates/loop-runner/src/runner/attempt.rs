@@ -20,25 +20,25 @@ use crate::runner::stopping::{describe, failure, timestamp};
 
 impl Runner {
     /// Handles the start of the agent, or its failure.
-    pub(super) async fn agent_started(
+    pub(super) fn agent_started(
         &mut self,
         started: Result<(), agent_duplex::Error>,
     ) -> Vec<MachineInput> {
         let Err(e) = started else {
             return self.step_attempt(AttemptInput::Started);
         };
+        // The agent possibly ran for a moment.
+        if let Some(lost) = e.lost_processes() {
+            self.count_ended(Some(lost.clone()));
+        }
         let why = e.to_string();
         self.write_end(&why);
         let inputs = self.step_attempt(AttemptInput::NotStarted(match e.is_session_in_use() {
             true => TurnOutcome::SessionInUse(why),
             false => TurnOutcome::NotStarted(why),
         }));
-        if !inputs.is_empty()
-            && let Some(attempt) = self.processes.attempt.take()
-        {
-            // Nothing runs any more, but the agent possibly ran for a moment. The report has the end of its processes.
-            let report = attempt.conversation.stop(self.budget()).await;
-            self.count_ended(Some(report));
+        if !inputs.is_empty() {
+            self.processes.attempt = None;
             self.refresh_view();
         }
         inputs

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cancellable_sleep::SleepGate;
 use loop_state::{
     AttemptInput, Attendance, Effect, Inbox, MachineInput, RunUpdate, StopReason, TimedInput,
-    Timer, Timestamp,
+    Timer, Timestamp, times,
 };
 use rlm_store::deadline::sleep_until;
 use tokio::time::{Instant, timeout};
@@ -46,6 +46,7 @@ impl Runner {
             if let Some(thawed) = self.clock_jump() {
                 inbox.thaw(thawed);
             }
+            self.await_suspension(&mut inbox).await?;
             let (what, reply) = match inbox.take() {
                 Some(next) => next,
                 None => {
@@ -72,7 +73,7 @@ impl Runner {
                 self.journal.note(event);
             }
             let is_over = effects.contains(&Effect::EndRun);
-            if Effect::start_after_save(&effects) {
+            if Effect::starts_after_save(&effects) {
                 self.prepare_guard(&effects);
             }
             for effect in effects {
@@ -90,7 +91,29 @@ impl Runner {
         }
     }
 
-    /// Starts the guard of an agent or a command, so that it starts during the save before them.
+    /// After ^Z, waits until the program has suspended itself: what the run started now would run during the suspension. Only a person's request, a
+    /// shutdown or the time ends this wait.
+    async fn await_suspension(&mut self, inbox: &mut Inbox<ReplySender>) -> Result<(), Error> {
+        while let Some(frozen) = self.machine.frozen_for(self.clock.now())
+            && let Some(left) = times::FREEZE_TIMEOUT
+                .checked_sub(frozen)
+                .filter(|it| !it.is_zero())
+            && !self.options.gate.is_shutdown()
+            && !self.requests.is_stop_requested()
+        {
+            let request = tokio::select! {
+                biased;
+                request = self.requests.next() => request,
+                () = sleep(&self.options.gate, left) => return Ok(()),
+            };
+            if let Some((what, reply)) = self.accept_request(request).await? {
+                inbox.request(what, reply);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the guard of the agent or command that follows a save, so that both happen at the same time.
     fn prepare_guard(&self, effects: &[Effect]) {
         let is_stopping = self.requests.is_stop_requested() || self.options.gate.is_shutdown();
         // The process suspends itself next, and the guard would wait as long.
@@ -158,7 +181,7 @@ impl Runner {
                 }
                 return Ok(());
             }
-            Wakeup::Agent(AgentWakeup::Started(started)) => self.agent_started(started).await,
+            Wakeup::Agent(AgentWakeup::Started(started)) => self.agent_started(started),
             Wakeup::Agent(AgentWakeup::Closed) => self.step_attempt(AttemptInput::Closed),
             Wakeup::Agent(AgentWakeup::Ended(report)) => self.process_tree_ended(report),
             Wakeup::Agent(AgentWakeup::Published(published)) => {
@@ -191,15 +214,6 @@ impl Runner {
 
     /// Waits for the next event. Checks the time before the agent's output, so that a flood of output can't delay a deadline.
     async fn wakeup(&mut self, now: Timestamp) -> Wakeup {
-        let gate = &self.options.gate;
-        if self.machine.is_frozen() && !gate.is_shutdown() {
-            // The process suspends itself next. Until then, the run starts nothing: it would run during the suspension.
-            tokio::select! {
-                biased;
-                request = self.requests.next() => return Wakeup::Request(request),
-                () = sleep(gate, loop_state::times::FREEZE_TIMEOUT) => {}
-            }
-        }
         let wait = self.wait_from(now);
         let gate = &self.options.gate;
         let (attempt, check) = (&mut self.processes.attempt, &mut self.processes.check);

@@ -53,7 +53,7 @@ pub(super) struct RunProcesses {
     pub(super) cleanup: Option<AttemptCleanup>,
     pub(super) retained: RetainedLeftovers,
     pub(super) git_processes: OwnedGitProcesses,
-    /// The guard of the next agent or command, which starts during the save before it.
+    /// The place of the guard that starts ahead of the next agent or command.
     pub(super) warm_guard: WarmGuard,
     /// The program that keeps the computer awake, if one runs.
     pub(super) inhibitor: Option<SleepInhibitor>,

@@ -24,7 +24,7 @@ const LEFTOVER_REASON: &str = "left alive by an earlier process";
 const MAX_NAMED: usize = 4;
 
 impl Runner {
-    /// Ends the processes that earlier processes of unfinished runs left alive in this working tree, before anything is started.
+    /// Ends the processes that earlier processes of unfinished runs left alive in this working tree, before the first agent or command starts.
     pub(super) async fn sweep_earlier_processes(&mut self) {
         if let Some((run, swept)) = self.work_tree.take_sweep_result() {
             self.report_swept(&run, LEFTOVER_REASON, swept);
@@ -51,7 +51,7 @@ impl Runner {
                 ))),
             }
             let scope = sweep::scope_in(self.work_tree.project().tree(), &head.scope);
-            // The random scope of a new run is unknown to all earlier processes. Only its own warm guard has it.
+            // No earlier process has the scope of a new run. A sweep would end the warm guard of the run.
             let swept = match self.is_new && head.run == self.saved.run {
                 true => SweepResult::default(),
                 false => sweep::sweep(scope).await,
