@@ -75,35 +75,33 @@ pub(crate) async fn start(
     unreaped: Option<&UnreapedGuards>,
 ) -> Result<TreeHandle, Failure> {
     let spec = frame(spec);
-    if let Some(mut line) = warm {
+    if let Some(line) = warm {
         let limits = ReplyLimits {
             accept: times::WARM_REPLY,
             spawn: REPLY_TIMEOUT,
         };
         let launched = line.launch(path, &spec, descriptors, &marker, limits);
         match launched.await {
-            Ok(main) => return Ok(line.follow(main, marker)),
+            Ok(tree) => return Ok(tree),
             Err(NotLaunched::Failed(failure)) => return Err(failure),
-            Err(NotLaunched::Ended | NotLaunched::Unusable(_)) => line.process.end().await,
+            Err(NotLaunched::Ended | NotLaunched::Unusable(_)) => {}
         }
     }
     for _ in 0..TRIES {
         let counted = unreaped.map(UnreapedGuards::add);
         let line = spawn_guard(path, &marker.scope, counted);
-        let mut line = line.map_err(Failure::Other)?;
+        let line = line.map_err(Failure::Other)?;
         let limits = ReplyLimits {
             accept: REPLY_TIMEOUT,
             spawn: REPLY_TIMEOUT,
         };
         let launched = line.launch(path, &spec, descriptors, &marker, limits);
         match launched.await {
-            Ok(main) => return Ok(line.follow(main, marker)),
-            Err(NotLaunched::Failed(failure)) => return Err(failure),
-            Err(NotLaunched::Unusable(failure)) => {
-                line.process.end().await;
+            Ok(tree) => return Ok(tree),
+            Err(NotLaunched::Failed(failure) | NotLaunched::Unusable(failure)) => {
                 return Err(failure);
             }
-            Err(NotLaunched::Ended) => line.process.end().await,
+            Err(NotLaunched::Ended) => {}
         }
     }
     let what = format!("ended {TRIES} times before it answered");
@@ -267,9 +265,9 @@ impl GuardConnection {
         message
     }
 
-    /// Returns a time before which the guard had no program.
+    /// Returns a time before which the guard had no program. The clock can be one tick ahead of that of the start times.
     fn since(&self) -> u64 {
-        self.guard.start_time.max(self.sent)
+        self.guard.start_time.max(self.sent.saturating_sub(1))
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -281,24 +279,30 @@ impl GuardConnection {
         self.process.end().await;
     }
 
-    /// Makes the guard spawn the program, and returns the pid of the program. A guard that has possibly spawned it without a report is killed, and its
-    /// processes are ended.
+    /// Makes the guard spawn the program, and follows it. A guard without a program is ended. A guard that has possibly spawned the program without a
+    /// report is killed, and its processes are ended, also if the returned future is dropped meanwhile.
     async fn launch(
-        &mut self,
+        mut self,
         path: &Path,
         spec: &[u8],
         descriptors: &[BorrowedFd<'_>],
         marker: &Marker,
         limits: ReplyLimits,
-    ) -> Result<u32, NotLaunched> {
+    ) -> Result<TreeHandle, NotLaunched> {
         match self.try_launch(path, spec, descriptors, limits).await {
-            Ok(main) => Ok(main),
-            Err(NoReport::Known(reason)) => Err(reason),
-            Err(NoReport::Unclear(failure)) if self.has_accepted_at_its_end().await => {
-                let swept = self.sweep(marker).await;
-                Err(NotLaunched::Failed(failure.with_sweep(swept)))
+            Ok(main) => Ok(self.follow(main, marker.clone())),
+            Err(NoReport::Known(reason)) => {
+                self.process.end().await;
+                Err(reason)
             }
-            Err(NoReport::Unclear(failure)) => Err(NotLaunched::Unusable(failure)),
+            Err(NoReport::Unclear(failure)) => {
+                let ending = tokio::spawn(self.kill_and_sweep(marker.clone()));
+                Err(match ending.await {
+                    Ok(None) => NotLaunched::Unusable(failure),
+                    Ok(Some(swept)) => NotLaunched::Failed(failure.with_sweep(swept)),
+                    Err(_the_runtime_ends) => NotLaunched::Failed(failure),
+                })
+            }
         }
     }
 
@@ -404,8 +408,11 @@ impl GuardConnection {
         timeout(times::GUARD_EXIT, rest).await.unwrap_or(true)
     }
 
-    /// Ends the processes of a killed guard that has possibly spawned the program.
-    async fn sweep(&mut self, marker: &Marker) -> SweepReport {
+    /// Kills the guard. If it has possibly spawned the program, ends its processes too, and returns them.
+    async fn kill_and_sweep(mut self, marker: Marker) -> Option<SweepReport> {
+        if !self.has_accepted_at_its_end().await {
+            return None;
+        }
         let lost = LostGuard {
             guard: self.guard,
             main: None,
@@ -413,8 +420,8 @@ impl GuardConnection {
         };
         let TreeEnd {
             ended, survivors, ..
-        } = sweep_for(lost, marker.clone()).await;
-        SweepReport { ended, survivors }
+        } = sweep_for(lost, marker).await;
+        Some(SweepReport { ended, survivors })
     }
 
     /// Follows the guard to its end in a task of its own.
@@ -652,6 +659,7 @@ async fn sweep_for(lost: LostGuard, marker: Marker) -> TreeEnd {
 mod tests {
     use super::*;
     use std::io::Write as _;
+    use std::task::Poll;
 
     const LIMITS: ReplyLimits = ReplyLimits {
         accept: REPLY_TIMEOUT,
@@ -672,10 +680,9 @@ mod tests {
     async fn guard_that_fails_to_start_is_forgotten_when_it_is_reaped() {
         let ends_at_once = Path::new("/bin/true");
         let marker = Marker::random();
-        let mut line = spawn_guard(ends_at_once, &marker.scope, None).unwrap();
+        let line = spawn_guard(ends_at_once, &marker.scope, None).unwrap();
         let launched = line.launch(ends_at_once, b"", &[], &marker, LIMITS);
         assert!(matches!(launched.await, Err(NotLaunched::Ended)));
-        drop(line);
         expect_no_guard().await;
         drop(spawn_guard(ends_at_once, &marker.scope, None).unwrap());
         expect_no_guard().await;
@@ -684,15 +691,10 @@ mod tests {
     /// The guard is too slow, and its answer arrives while the host kills it.
     #[tokio::test]
     async fn answer_that_arrives_before_the_end_of_a_killed_guard_counts() {
-        let hello = || GuardMessage::Hello {
-            version: VERSION,
-            start_time: 1,
-            refused: None,
-        };
         for (messages, is_accepted) in [
             (vec![], false),
-            (vec![hello()], false),
-            (vec![hello(), GuardMessage::Accepted], true),
+            (vec![hello(VERSION)], false),
+            (vec![hello(VERSION), GuardMessage::Accepted], true),
         ] {
             let marker = Marker::random();
             let mut line = spawn_guard(Path::new("/bin/true"), &marker.scope, None).unwrap();
@@ -713,6 +715,7 @@ mod tests {
         script: &str,
         answers: &[GuardMessage],
         marker: &Marker,
+        unreaped: &UnreapedGuards,
     ) -> GuardConnection {
         let answers: Vec<u8> = answers.iter().flat_map(frame).collect();
         std::fs::write(directory.join("answers"), answers).unwrap();
@@ -725,35 +728,41 @@ mod tests {
         std::fs::write(&program, text).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, mode).unwrap();
-        spawn_guard(&program, &marker.scope, None).unwrap()
+        spawn_guard(&program, &marker.scope, Some(unreaped.add())).unwrap()
     }
 
-    #[tokio::test]
-    async fn guard_that_possibly_spawned_the_program_is_killed_and_swept() {
-        let hello = |version| GuardMessage::Hello {
+    fn hello(version: u32) -> GuardMessage {
+        GuardMessage::Hello {
             version,
             start_time: 1,
             refused: None,
-        };
-        let waits = "cat answers >&0; exec sleep 675";
-        for (script, answers, is_late) in [
-            (waits, vec![hello(VERSION), GuardMessage::Accepted], true),
-            (waits, vec![GuardMessage::Accepted], false),
+        }
+    }
+
+    /// Answers, and then neither reports a program nor ends.
+    const ANSWERS_AND_WAITS: &str = "cat answers >&0; exec sleep 675";
+    /// With a short time for the report of a program.
+    const SHORT: ReplyLimits = ReplyLimits {
+        accept: REPLY_TIMEOUT,
+        spawn: Duration::from_millis(100),
+    };
+
+    #[tokio::test]
+    async fn guard_that_possibly_spawned_the_program_is_killed_and_swept() {
+        for (answers, is_late) in [
+            (vec![hello(VERSION), GuardMessage::Accepted], true),
+            (vec![GuardMessage::Accepted], false),
             (
-                waits,
                 vec![hello(VERSION), hello(VERSION), GuardMessage::Accepted],
                 false,
             ),
-            (waits, vec![hello(0), GuardMessage::Accepted], false),
+            (vec![hello(0), GuardMessage::Accepted], false),
         ] {
-            let marker = Marker::random();
+            let (marker, unreaped) = (Marker::random(), UnreapedGuards::default());
             let directory = tempfile::tempdir().unwrap();
-            let mut line = script_as_guard(directory.path(), script, &answers, &marker);
-            let limits = ReplyLimits {
-                spawn: Duration::from_millis(100),
-                ..LIMITS
-            };
-            let launched = line.launch(directory.path(), b"", &[], &marker, limits);
+            let place = directory.path();
+            let line = script_as_guard(place, ANSWERS_AND_WAITS, &answers, &marker, &unreaped);
+            let launched = line.launch(place, b"", &[], &marker, SHORT);
             let Err(NotLaunched::Failed(Failure::Other(error))) = launched.await else {
                 panic!("the program has possibly been started: {answers:?}");
             };
@@ -761,8 +770,39 @@ mod tests {
             let swept = error.lost_processes().expect("a sweep");
             let ended: Vec<_> = swept.ended.iter().map(|it| it.name.as_str()).collect();
             assert_eq!((ended, swept.survivors.len()), (vec!["sleep"], 0));
-            assert_eq!(line.process.unreaped(), None, "the guard is reaped");
+            let reaped = timeout(10 * times::GUARD_EXIT, unreaped.wait()).await;
+            reaped.expect("the guard is reaped");
             assert_eq!(sweep::find_within(&marker, times::GUARD_SWEEP), []);
         }
+    }
+
+    #[tokio::test]
+    async fn guard_that_possibly_spawned_the_program_is_swept_although_the_start_is_dropped() {
+        let (marker, unreaped) = (Marker::random(), UnreapedGuards::default());
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        let answers = [hello(VERSION), GuardMessage::Accepted];
+        let line = script_as_guard(place, ANSWERS_AND_WAITS, &answers, &marker, &unreaped);
+        let mut launched = Box::pin(line.launch(place, b"", &[], &marker, SHORT));
+        // The test has one thread, so the task that kills the guard does nothing before this ends.
+        let is_late = std::future::poll_fn(|context| {
+            assert!(launched.as_mut().poll(context).is_pending());
+            match Handle::current().metrics().num_alive_tasks() {
+                0 => Poll::Pending,
+                _ => Poll::Ready(()),
+            }
+        });
+        let is_late = timeout(10 * times::GUARD_EXIT, is_late).await;
+        is_late.expect("the guard does not report its program");
+        assert!(!sweep::find_within(&marker, times::GUARD_SWEEP).is_empty());
+        drop(launched);
+        let swept = async {
+            unreaped.wait().await;
+            while !sweep::find_within(&marker, times::GUARD_SWEEP).is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let swept = timeout(10 * times::GUARD_EXIT, swept).await;
+        swept.expect("the processes are ended");
     }
 }

@@ -32,8 +32,8 @@ const EMPTY_ROUNDS: u32 = 2;
 const TICK_ROUNDS: u32 = 100;
 
 static ADOPTS: AtomicBool = AtomicBool::new(false);
-/// The pids of the guards that are possibly not reaped. A start of a guard holds the lock until the guard executes its program, which can take long. So
-/// a thread of the runtime must not wait for this lock.
+/// The pids of the guards that are possibly not reaped. A start of a guard holds the lock until the guard executes its program, which takes long if the
+/// disk hangs. Another start, and a sweep, then wait for this lock. The report of a reaped guard doesn't.
 static GUARDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 /// The pids of reaped guards that are still in [`GUARDS`]. This lock is held for a moment only, and taken after the other one.
 static REAPED_GUARDS: Mutex<Vec<u32>> = Mutex::new(Vec::new());

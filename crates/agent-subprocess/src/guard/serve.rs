@@ -90,6 +90,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         outbox: Vec::new(),
         has_reported_exit: false,
         closed: false,
+        has_lost_a_message: false,
     };
     let stay = refused.is_none();
     line.send_to_host(&GuardMessage::Hello {
@@ -110,6 +111,10 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         return;
     };
     line.send_to_host(&GuardMessage::Accepted);
+    // The host takes a guard that ends without this message for one that has spawned nothing.
+    if line.has_lost_a_message || !line.outbox.is_empty() {
+        return;
+    }
     // A host that is gone waits for no program. The guard holds the lock of that host, so another host can start a program when this guard has ended.
     if line.host_is_gone() {
         return;
@@ -273,6 +278,8 @@ struct ControlLine {
     outbox: Vec<u8>,
     has_reported_exit: bool,
     closed: bool,
+    /// Whether the system refused to send something.
+    has_lost_a_message: bool,
 }
 
 impl ControlLine {
@@ -300,7 +307,10 @@ impl ControlLine {
                 Ok(sent) => drop(self.outbox.drain(..sent)),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => {}
-                Err(_) => self.outbox.clear(),
+                Err(_) => {
+                    self.outbox.clear();
+                    self.has_lost_a_message = true;
+                }
             }
         }
     }
