@@ -79,6 +79,10 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
     if arguments.tool.is_none() && !command::build("rlm-loop", &["--bin", "rlm"]) {
         return Tally::failed("survivors: rlm doesn't compile");
     }
+    // The scored tool starts this agent.
+    if !command::build("rlm-survivors", &["--bin", "survivors-agent"]) {
+        return Tally::failed("survivors: the agent doesn't compile");
+    }
     command::run_program(
         command::Profile::Release,
         ("rlm-survivors", "survivors"),
