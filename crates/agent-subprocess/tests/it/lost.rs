@@ -135,15 +135,7 @@ fn x102a_host_killed_at_any_moment_leaves_no_process() {
         host.wait().unwrap();
     }
     for scene in &scenes {
-        let mut quiet = 0;
-        wait_for("their end", || {
-            quiet = if scene.find().is_empty() {
-                quiet + 1
-            } else {
-                0
-            };
-            quiet > 3
-        });
+        scene.wait_for_the_end_of_all();
     }
 }
 

@@ -482,13 +482,5 @@ async fn guard_does_not_start_a_cancelled_agent() {
             std::thread::park_timeout(Duration::from_micros(300));
         }
     }
-    let mut quiet = 0;
-    wait_for("their end", || {
-        quiet = if scene.find().is_empty() {
-            quiet + 1
-        } else {
-            0
-        };
-        quiet > 3
-    });
+    scene.wait_for_the_end_of_all();
 }

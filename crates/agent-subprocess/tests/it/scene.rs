@@ -75,6 +75,15 @@ impl Scene {
         wait_for(argument, || self.members().iter().any(runs));
     }
 
+    /// Waits until four searches in a row find nothing: a killed host can leave a start that is not over.
+    pub fn wait_for_the_end_of_all(&self) {
+        let mut quiet = 0;
+        wait_for("their end", || {
+            quiet = if self.find().is_empty() { quiet + 1 } else { 0 };
+            quiet > 3
+        });
+    }
+
     pub fn assert_no_process_is_left(&self) {
         let left = self.find();
         assert!(left.is_empty(), "left: {left:?}");

@@ -575,15 +575,7 @@ fn x102g_host_killed_at_any_moment_leaves_no_warm_guard() {
     }
     assert!(had_guard, "each host was killed before it had a guard");
     for scene in &scenes {
-        let mut quiet = 0;
-        wait_for("their end", || {
-            quiet = if scene.find().is_empty() {
-                quiet + 1
-            } else {
-                0
-            };
-            quiet > 3
-        });
+        scene.wait_for_the_end_of_all();
     }
 }
 
