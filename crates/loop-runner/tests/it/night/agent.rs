@@ -300,7 +300,9 @@ impl Agent {
         let is_first = { world.seats.iter() }.position(|seat| seat.place.turn() == turn);
         let seat = &mut world.seats[self.seat];
         // A turn after a failed one can end before the run knows that the agent saw its messages.
-        let in_vain = matches!(seat.ending.take(), Some(it) if !it.is_good());
+        let in_vain = seat.ending.is_some_and(|it| !it.is_good());
+        // An agent that is not logged in stays so: it can begin a turn for a queued message before the run ends it.
+        seat.ending = seat.ending.filter(|it| *it == Ending::Login);
         // An agent that begins a turn for a message has seen it; its first turn begins in any case.
         if std::mem::replace(&mut seat.began, true) {
             world.turns_after_failure += u32::from(in_vain);
