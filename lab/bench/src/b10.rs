@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, in_turn, pause, summarise,
+    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, in_turn, pause, slope,
+    summarise,
 };
 use crate::programs::{
     command_in, expect_success, is_in_path, make_place, resident_kib, rlm_or_skip, timed,
@@ -98,7 +99,13 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             .about(format!("{QUANTITY}, {label}"), OURS);
     }
     judge_growth(outcome);
-    judge_memory(&seen, outcome);
+    let progress = Progress::of("b10 memory");
+    progress.show(|| "running".into());
+    let count = plan.scale.pick(10_000, 300, 2);
+    judge_memory(
+        &ours(&rlm, &plan.scratch.join("b10-memory"), count)?.1,
+        outcome,
+    );
     for peer in PEERS {
         let why: &dyn std::fmt::Display = match is_in_path(peer) {
             true => &"it is installed, but can't loop around `true`",
@@ -155,17 +162,13 @@ fn judge_memory(seen: &LoopResult, outcome: &mut Outcome) {
         20.0,
         "MiB",
     );
-    // The first third fills the caches.
+    // The first third fills the caches. A line through all later points, because a single one can be in the middle of a save.
     let end = seen.resident.last().map_or(0.0, |(at, _)| *at);
     let late: Vec<_> = { seen.resident.iter() }
         .filter(|(at, _)| *at >= end / 3.0)
+        .copied()
         .collect();
-    let grown = match (late.first(), late.last()) {
-        (Some((from, before)), Some((to, after))) if to > from => {
-            Some((after - before) / (to - from))
-        }
-        _ => None,
-    };
+    let grown = slope(&late);
     outcome.at_most(
         "growth of the resident memory",
         grown,

@@ -20,4 +20,4 @@ pub(crate) use progress::Progress;
 pub(crate) use random::Random;
 pub(crate) use report::{print, write_json};
 pub(crate) use rounds::{Turn, in_turn, in_turn_beside};
-pub(crate) use stats::{Sample, paired_ratio, summarise};
+pub(crate) use stats::{Sample, paired_ratio, slope, summarise};

@@ -57,18 +57,25 @@ pub(crate) fn paired_ratio(ours: &[Sample], other: &[Sample]) -> Option<f64> {
     quantile(&sorted(ratios), 0.5)
 }
 
-/// Returns `b` of the best fit of `y = a × x^b`: the slope of the least-squares line through the logarithms.
+/// Returns `b` of the best fit of `y = a × x^b`: the slope of the line through the logarithms.
 pub(crate) fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> = points
         .iter()
         .filter(|(x, y)| *x > 0.0 && *y > 0.0)
         .map(|(x, y)| (x.ln(), y.ln()))
         .collect();
-    let count = logs.len() as f64;
-    let mean_x = logs.iter().map(|(x, _)| x).sum::<f64>() / count;
-    let mean_y = logs.iter().map(|(_, y)| y).sum::<f64>() / count;
-    let spread: f64 = logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
-    let along: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    slope(&logs)
+}
+
+/// Returns the slope of the least-squares line through points; `None` if they have fewer than two values of x.
+pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let along: f64 = { points.iter() }
+        .map(|(x, y)| (x - mean_x) * (y - mean_y))
+        .sum();
     // This is also false if there is no point at all.
     (spread > 0.0).then(|| along / spread)
 }
