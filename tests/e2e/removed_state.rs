@@ -57,12 +57,12 @@ fn x128b_x128c_x128d_git_clean_loses_only_old_transcripts() {
     let scene = Scene::new(SCRIPT);
     let running = until_ready(run(&scene, "2.1) git clean -fdx;;"));
     let said = running.stdout();
-    // The run notices the removal at its next write, which can be before or after the agent's next line.
+    // The run notices the removal at its next write, which can be before or after it reads the agent's lines.
     expect_in_order(&said, &["Removing .rlm/", "turn 2"]);
     expect_in_order(
         &said,
         &[
-            "Removing .rlm/",
+            "── iteration 2 ──",
             "was removed while it was open",
             "on disk again",
             "lost: the transcript of 1 attempt\n",
