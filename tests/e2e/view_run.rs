@@ -653,6 +653,9 @@ fn v18_what_the_pages_show_is_in_the_json_of_the_commands() {
     assert_eq!(fact(&page, "Iteration"), iteration);
     assert_eq!(fact(&page, "Agent"), text(&status["agent"]));
     assert_eq!(fact(&page, "Project"), text(&live["project"]));
+    // The page counts the time since then by itself.
+    assert!(text(&status["now"]).contains(", for "), "{status}");
+    assert!(!plain(&page).contains(", for "), "{page}");
     let list = plain(&browser.page("/"));
     for shown in [title, id, iteration] {
         assert!(list.contains(&shown), "{shown}: {list}");
@@ -678,6 +681,7 @@ fn v18_what_the_pages_show_is_in_the_json_of_the_commands() {
     for text in [&status["title"], &status["reason"]] {
         assert!(shown.contains(text.as_str().unwrap()), "{text}: {shown}");
     }
+    assert_eq!(fact(&page, "Last iteration"), text(&status["last_outcome"]));
     let check = fact(&page, "Last check");
     assert!(check.contains(status["last_check"]["outcome"].as_str().unwrap()));
     let cost = format!("{:.2}", status["cost_usd"].as_f64().unwrap());

@@ -12,12 +12,14 @@ use rlm_store::{Project, RunEntry, RunId, Timeline};
 pub struct RunTexts {
     /// The agent and its permissions.
     pub agent: String,
-    /// The activity of a live run, or what it waits for.
+    /// The activity of a live run, or what it waits for, without the time since then.
     pub now: Option<String>,
     /// A command for the user, and its effect.
     pub next: Option<String>,
     /// Why the run ended.
     pub reason: Option<String>,
+    /// How the last iteration ended.
+    pub last_outcome: Option<String>,
     /// How the last check ended.
     pub last_check: Option<String>,
 }

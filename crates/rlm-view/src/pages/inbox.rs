@@ -69,6 +69,7 @@ fn entry(row: &RunRow, context: &PageContext, terms: &RunTerms) -> Part {
                 span class="sub" { bdi { (project.to_string_lossy()) } span class="sep" { "·" } bdi { (row.run.as_str()) } span class="sep" { "·" } (age(row.since.filter(|_| row.state.is_live()).unwrap_or(row.last_at))) }
             }
             @if let Some(doing) = doing(row) { p class="now" { bdi { (with_times(doing)) } } }
+            @if let Some(last) = row.texts.last_outcome.as_ref().filter(|_| !row.state.is_live()) { p class="note" { bdi { (last) } } }
             (run::questions(row, context))
             @if let Some(next) = &row.texts.next { pre { "\n" (next) } }
             @if !row.state.is_live() { (run::resume_actions(row, context, terms)) }

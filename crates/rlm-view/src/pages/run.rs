@@ -245,6 +245,7 @@ fn head(row: &RunRow) -> Markup {
         ("Iteration", Some(iterations(row))),
         ("Phase", row.phase.clone()),
         ("Cost", Some(usage(row)).filter(|it| !it.is_empty())),
+        ("Last iteration", row.texts.last_outcome.clone()),
         ("Last check", row.texts.last_check.clone()),
         ("Agent", Some(row.texts.agent.clone())),
         (

@@ -35,9 +35,10 @@ fn row(run: &str, state: RunState, attention: Option<Attention>) -> Arc<RunRow> 
         since: None,
         texts: RunTexts {
             agent: "claude: may edit files".into(),
-            now: Some("the agent works, for 2m".into()),
+            now: Some("the agent works".into()),
             next: Some("rlm resume r1: iteration 3".into()),
             reason: Some("done: the check passed".into()),
+            last_outcome: Some("iteration 2 failed: the agent ended: exit status 3 (boom)".into()),
             last_check: Some("failed (iteration 2)".into()),
         },
         attention,
@@ -182,6 +183,7 @@ proptest! {
             now: Some(text.clone()),
             next: Some(text.clone()),
             reason: Some(text.clone()),
+            last_outcome: Some(text.clone()),
             last_check: Some(text.clone()),
         };
         hostile.notes = vec![text.clone()];
@@ -201,7 +203,7 @@ proptest! {
             let parts = run::parts(row, &context, &terms("rlm"));
             parts.iter().map(|part| part.html.matches('<').count()).sum::<usize>()
         };
-        let same = RunRow { texts: RunTexts { agent: "t".into(), now: Some("t".into()), next: Some("t".into()), reason: Some("t".into()), last_check: Some("t".into()) }, branch: Some("t".into()), notes: vec!["t".into()], ..(*plain).clone() };
+        let same = RunRow { texts: RunTexts { agent: "t".into(), now: Some("t".into()), next: Some("t".into()), reason: Some("t".into()), last_outcome: Some("t".into()), last_check: Some("t".into()) }, branch: Some("t".into()), notes: vec!["t".into()], ..(*plain).clone() };
         prop_assert_eq!(tags(&row), tags(&same));
     }
 }

@@ -40,6 +40,8 @@ pub(crate) use programs::{Change, changes, visible};
 pub(crate) use redo::RedoQuestion;
 pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::RunStatusView;
+#[cfg(feature = "view")]
+pub(crate) use status::doing;
 pub(crate) use worktree::{WorktreeStep, WorktreeView};
 
 /// Prints one object as text or JSON, and returns whether the output still has a reader.

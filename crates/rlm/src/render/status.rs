@@ -169,7 +169,7 @@ impl RunStatusView {
                     last_check: m.last_check,
                     check: checked(m),
                     max_iterations: phase.limits.max_iterations,
-                    now: self::now(run, head, life, now),
+                    now: doing(run, head, life, Some(now)),
                     next: next(run, head, life),
                     reason: reason(run.state, m),
                     pause_reason: head.pause_reason.clone(),
@@ -289,8 +289,8 @@ impl RunStatusView {
         Some(&self.detail.as_ref()?.agent)
     }
 
-    pub(crate) fn now(&self) -> Option<&str> {
-        self.detail.as_ref()?.now.as_deref()
+    pub(crate) fn last_outcome(&self) -> Option<&str> {
+        self.detail.as_ref()?.last_outcome.as_deref()
     }
 
     pub(crate) fn next(&self) -> Option<&str> {
@@ -399,12 +399,12 @@ fn forked(d: &Detail) -> Option<String> {
     Some(format!("continues after iteration {at} of {run}"))
 }
 
-/// Returns what the run does or waits for; `None` if no process works on it.
-fn now(
+/// Returns what the run does or waits for, and since when if `at` is the present time; `None` if no process works on it.
+pub(crate) fn doing(
     run: &RunEntry,
     head: &RunHead,
     life: Option<&ProcessHealth>,
-    at: Timestamp,
+    at: Option<Timestamp>,
 ) -> Option<String> {
     if let Some(trouble) = life.and_then(problem) {
         return Some(format!("its process {trouble}"));
@@ -420,7 +420,7 @@ fn now(
         | IterationStep::Review { since, .. } => Some(since),
         _ => None,
     };
-    let since = since.map_or_else(String::new, |since| {
+    let since = at.zip(since).map_or_else(String::new, |(at, since)| {
         format!(", for {}", approximate(at.since(since)))
     });
     Some(now + &since + pending_request(run, &head.machine))

@@ -16,7 +16,7 @@ use crate::agents::{self, AgentKind};
 use crate::command::report;
 use crate::config::limit_names;
 use crate::hint;
-use crate::render::RunStatusView;
+use crate::render::{RunStatusView, doing};
 
 /// The time after which a page no longer waits for a command.
 const COMMAND_WAIT: Duration = Duration::from_secs(50);
@@ -35,11 +35,13 @@ impl Program for ThisProgram {
         let status = hint::with_project(project.root(), || {
             RunStatusView::of(run, health, jiff::Timestamp::now())
         });
-        let (agent, now, next) = (status.agent(), status.now(), status.next());
+        // The page shows the time since then itself, and keeps it up to date.
+        let head = run.head.as_ref().ok();
         RunTexts {
-            agent: agent.unwrap_or_default().to_owned(),
-            now: now.map(str::to_owned),
-            next: next.map(str::to_owned),
+            agent: status.agent().unwrap_or_default().to_owned(),
+            now: head.and_then(|head| doing(run, head, health, None)),
+            next: status.next().map(str::to_owned),
+            last_outcome: status.last_outcome().map(str::to_owned),
             reason: status.reason().map(str::to_owned),
             last_check: status.last_check().map(str::to_owned),
         }
