@@ -164,7 +164,7 @@ fn interrupt_can_drop_queued_messages_and_ends_the_tool_tree() {
 }
 
 #[test]
-fn p53_control_requests_are_answered_unless_the_script_ignores_them() {
+fn p53_agent_answers_control_requests_unless_its_script_ignores_them() {
     let (sandbox, agent) = scene("deaf interrupt\nsay 5 a b c d e f");
     let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
     let ask = |talk: &mut AgentPipes, request: Value| {
