@@ -8,9 +8,10 @@ mod results;
 
 use std::collections::BTreeMap;
 
+pub(crate) use crate::acceptance::judge::TestFunction;
 pub(crate) use crate::acceptance::list::{List, ListEntry};
 
-use crate::acceptance::judge::{ClauseState, Judgement, TestFunction};
+use crate::acceptance::judge::{ClauseState, Judgement};
 use crate::acceptance::results::Results;
 use crate::sources::{self, Source};
 use crate::tally::Tally;
@@ -88,6 +89,28 @@ fn print(item: &list::Item, judgement: &Judgement, missing: bool, indent: &str) 
     if let Some(reason) = point.verdict.reason() {
         println!("{indent}         {reason}");
     }
+}
+
+/// A clause, or an item without clauses, and the tests that show it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Clause {
+    pub(crate) id: String,
+    pub(crate) text: String,
+    pub(crate) tests: Vec<TestFunction>,
+}
+
+/// Returns the clauses that have tests.
+pub(crate) fn clauses(workspace: &Workspace) -> Vec<Clause> {
+    let list = List::read(&workspace.root);
+    let mut tests = tests_by_item(workspace, &sources::read(&workspace.root));
+    let clauses = list.points().filter_map(|item| {
+        Some(Clause {
+            id: item.id.clone(),
+            text: item.text.clone(),
+            tests: tests.remove(&item.id)?,
+        })
+    });
+    clauses.collect()
 }
 
 /// Returns the tests of each item and clause.

@@ -38,6 +38,7 @@ mod skips;
 mod snapshots;
 mod sources;
 mod survivors;
+mod switch_off;
 mod tables;
 mod tally;
 mod test;
@@ -118,6 +119,8 @@ enum Command {
     Minimal,
     /// Search for changes of the pure cores that no test notices; takes hours
     Mutants(mutants::Arguments),
+    /// Switch off functions that the tests of acceptance clauses reach, and expect failed tests; a random tenth of the clauses of each package
+    SwitchOff(switch_off::Arguments),
     /// Compare the public API of each library with the accepted one, and search for unaccepted test snapshots
     Snapshots(snapshots::Arguments),
     /// Record `rlm demo` and draw `docs/rlm.svg`
@@ -171,6 +174,7 @@ pub fn main() -> ExitCode {
         Command::Loom(arguments) => loom::run(&workspace, arguments),
         Command::Minimal => minimal::run(&workspace),
         Command::Mutants(arguments) => mutants::run(&workspace, &arguments),
+        Command::SwitchOff(arguments) => switch_off::run(&workspace, &arguments),
         Command::Snapshots(arguments) => snapshots::run(&workspace, arguments),
         Command::Picture => picture::run(),
         Command::Tables(arguments) => tables::run(&workspace, &arguments),

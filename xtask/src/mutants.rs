@@ -15,7 +15,7 @@ use crate::tools::Tool;
 use crate::workspace::{self, Workspace};
 
 /// The address space of each process, in KiB: a mutant may allocate without end.
-const MEMORY: u32 = 8 << 20;
+pub(crate) const MEMORY: u32 = 8 << 20;
 
 /// A pure core, and the tests that must catch its mutants.
 struct Core {

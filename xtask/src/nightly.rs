@@ -7,7 +7,7 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
     browser, ci, crash_test, docs, features, fuzz, lab, lint, live, loom, minimal, mutants, night,
-    snapshots, survivors,
+    snapshots, survivors, switch_off,
 };
 
 /// The variable that makes a test run the full numbers of `tests/acceptance.md`, not the smaller ones of `ci`.
@@ -29,7 +29,7 @@ pub(crate) const NUMBERS: [(&str, Tests); 11] = [
 ];
 
 /// The stages after the full numbers.
-const LONG: [(&str, ci::Stage); 14] = [
+const LONG: [(&str, ci::Stage); 15] = [
     ("deny", lint::dependencies_judged),
     // `ci` builds only the documentation of libraries.
     ("docs", docs::run),
@@ -43,6 +43,7 @@ const LONG: [(&str, ci::Stage); 14] = [
         loom::run(workspace, loom::Arguments::default())
     }),
     ("mutants", mutants::all),
+    ("switch-off", switch_off::tenth),
     ("crash-test", |_| crash_test::nightly()),
     // The stage x116 covers the ten thousand iterations of `night --long`.
     ("night", |_| night::nights()),

@@ -66,26 +66,62 @@ pub(crate) fn copy_afresh(from: &Path, to: &Path) -> io::Result<()> {
     copy(from, to)
 }
 
-/// Copies the files that git tracks or would track. Build output may be among the others, under any name.
+/// Updates a copy without new times for files that are equal, so that cargo doesn't compile them again. The caller writes the files of `is_left_out`.
+pub(crate) fn update(
+    from: &Path,
+    to: &Path,
+    is_left_out: impl Fn(&Path) -> bool,
+) -> io::Result<()> {
+    let files = tracked(from)?;
+    // A file that is gone can be a test or a snapshot, so the copy starts afresh.
+    let list = to.with_extension("list");
+    let names = files.join("\n");
+    if fs::read_to_string(&list).unwrap_or_default() != names {
+        crate::workspace::remove(to)?;
+    }
+    for file in files.iter().filter(|file| !is_left_out(Path::new(file))) {
+        let is_equal = match (fs::read(from.join(file)), fs::read(to.join(file))) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => false,
+        };
+        if !is_equal {
+            copy_file(from, to, file)?;
+        }
+    }
+    fs::write(list, names)
+}
+
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let files = tracked(from)?;
+    files.iter().try_for_each(|file| copy_file(from, to, file))
+}
+
+fn copy_file(from: &Path, to: &Path, file: &str) -> io::Result<()> {
+    let (file, copy) = (from.join(file), to.join(file));
+    if file.is_file() {
+        fs::create_dir_all(copy.parent().unwrap_or(to))?;
+        fs::copy(&file, &copy)?;
+    }
+    Ok(())
+}
+
+/// Returns the files that git tracks or would track. Build output may be among the others, under any name.
+fn tracked(root: &Path) -> io::Result<Vec<String>> {
     let mut git = Command::new("git");
-    git.current_dir(from).args(["ls-files", "-z"]).args([
+    git.current_dir(root).args(["ls-files", "-z"]).args([
         "--cached",
         "--others",
         "--exclude-standard",
     ]);
     let listed = command::finish(&mut git, Show::Never);
-    if !listed.success {
-        return Err(io::Error::other(listed.output));
+    match listed.success {
+        true => Ok(listed
+            .stdout
+            .split_terminator('\0')
+            .map(Into::into)
+            .collect()),
+        false => Err(io::Error::other(listed.output)),
     }
-    for file in listed.stdout.split_terminator('\0') {
-        let (file, copy) = (from.join(file), to.join(file));
-        if file.is_file() {
-            fs::create_dir_all(copy.parent().unwrap_or(to))?;
-            fs::copy(&file, &copy)?;
-        }
-    }
-    Ok(())
 }
 
 /// A test function in a source file.
@@ -153,6 +189,29 @@ mod tests {
         let is_there = |file: &str| place.path().join(file).exists();
         assert!(is_there("Cargo.lock") && is_there("crates/rlm/src/lib.rs"));
         assert!(!is_there(".git") && !is_there("target"));
+    }
+
+    #[test]
+    fn update_of_a_copy_changes_only_files_that_differ() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let place = tempfile::tempdir().unwrap();
+        let copy = place.path().join("sources");
+        let is_left_out = |file: &Path| file == Path::new("README.md");
+        let update = || update(&root, &copy, is_left_out).unwrap();
+        let read = |file: &str| fs::read_to_string(copy.join(file)).unwrap_or_default();
+        update();
+        assert!(!read("Cargo.lock").is_empty() && read("README.md").is_empty());
+        let time = || fs::metadata(copy.join("Cargo.lock")).unwrap().modified();
+        let before = time().unwrap();
+        fs::write(copy.join("Cargo.toml"), "changed").unwrap();
+        update();
+        assert_ne!(read("Cargo.toml"), "changed");
+        assert_eq!(time().unwrap(), before);
+        // After a change of the list, nothing of the old copy is left.
+        fs::write(copy.join("gone"), "").unwrap();
+        fs::write(copy.with_extension("list"), "other").unwrap();
+        update();
+        assert!(!copy.join("gone").exists() && !read("Cargo.lock").is_empty());
     }
 
     #[test]

@@ -8,11 +8,11 @@ use crate::acceptance::results::{Outcome, Results};
 
 /// A test function whose name contains an item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct TestFunction {
-    pub(super) package: String,
-    pub(super) path: PathBuf,
-    pub(super) name: String,
-    pub(super) is_ignored: bool,
+pub(crate) struct TestFunction {
+    pub(crate) package: String,
+    pub(crate) path: PathBuf,
+    pub(crate) name: String,
+    pub(crate) is_ignored: bool,
 }
 
 /// Whether a clause is shown. An item without clauses counts as its own clause.
