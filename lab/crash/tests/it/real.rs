@@ -26,7 +26,7 @@ fn d4_power_cut_on_real_file_system_loses_nothing() {
 }
 
 #[test]
-fn d4_rename_without_sync_is_detected() {
+fn d4_control_rename_without_sync_is_detected() {
     let old = |file_sync, dir_sync| {
         let old = RenameSaver {
             file_sync,
@@ -46,7 +46,7 @@ fn d5_killed_program_loses_no_acknowledged_save() {
 }
 
 #[test]
-fn d5_premature_acknowledgement_is_detected() {
+fn d5_control_premature_acknowledgement_is_detected() {
     assert!(storm::savers(50, SaverKind::Early).lost > 0);
 }
 
@@ -57,29 +57,29 @@ fn notices(sabotage: Sabotage, run: impl FnOnce() -> Outcome) -> bool {
 }
 
 #[test]
-fn d3_repair_that_drops_a_save_is_detected() {
+fn d3_control_repair_that_drops_a_save_is_detected() {
     assert!(notices(Sabotage::WatermarkAtAck, || strace::run(
         Level::Quick
     )));
 }
 
 #[test]
-fn d4_unsynced_file_is_detected() {
+fn d4_control_unsynced_file_is_detected() {
     assert!(notices(Sabotage::DropFileSync, || blocklog::store(60)));
 }
 
 #[test]
-fn d4_unsynced_directory_entry_is_detected() {
+fn d4_control_unsynced_directory_entry_is_detected() {
     assert!(notices(Sabotage::DropDirSync, || blocklog::store(60)));
 }
 
 #[test]
-fn d5_untruncated_torn_save_is_detected() {
+fn d5_control_untruncated_torn_save_is_detected() {
     assert!(notices(Sabotage::SkipTailCut, || storm::run(Level::Quick)));
 }
 
 #[test]
-fn d6_decreasing_epoch_is_detected() {
+fn d6_control_decreasing_epoch_is_detected() {
     assert!(notices(Sabotage::EpochByPresence, || writers::run(
         Level::Quick
     )));
@@ -101,7 +101,7 @@ fn d8_bit_flip_or_truncation_never_loads_as_wrong_state() {
 }
 
 #[test]
-fn d8_load_without_checksums_is_detected() {
+fn d8_control_load_without_checksums_is_detected() {
     assert!(sabotages::noticed(Sabotage::SkipCrc, bytes::run, Level::Test).is_some());
 }
 
@@ -148,7 +148,7 @@ fn d8_records_of_seed_are_rebuilt() {
 }
 
 #[test]
-fn d8_rebuild_that_skips_a_gap_is_detected() {
+fn d8_control_rebuild_that_skips_a_gap_is_detected() {
     // Exchanges the second record and the third one.
     let exchanged = [1, 255, 255, 2];
     let err = fuzzing::rebuilt_from(&exchanged).unwrap_err();
