@@ -26,6 +26,9 @@ impl Counts {
     }
 }
 
+/// The number of words that a common module counts for: the tests of `agents.rs` have a module `agents`.
+const SAME_MODULE: usize = 3;
+
 /// Returns the reached switches: alternately the next of those that the fewest clauses reach, and the next of those whose names have the most words of
 /// the clause. A rarely reached function is probably the mechanism of the clause, but a mechanism can also be a function that all clauses need.
 pub(super) fn most_specific_first<'a>(
@@ -35,6 +38,7 @@ pub(super) fn most_specific_first<'a>(
     switches: &'a [Switch],
 ) -> Vec<&'a Switch> {
     let of_clause = words(clause);
+    let of_tests = modules(clause);
     let reached = switches
         .iter()
         .filter(|switch| reached.contains(&switch.id));
@@ -42,7 +46,11 @@ pub(super) fn most_specific_first<'a>(
         .into_iter()
         .map(|switch| {
             let place = format!("{} {}", switch.file.display(), switch.function);
-            let common = Reverse(words(&place).intersection(&of_clause).count());
+            let mut common = words(&place).intersection(&of_clause).count();
+            if modules(&place).intersection(&of_tests).next().is_some() {
+                common += SAME_MODULE;
+            }
+            let common = Reverse(common);
             (counts.of(switch.id), common, rank(0, &place), switch)
         })
         .collect();
@@ -70,6 +78,22 @@ fn one_value(switches: Vec<&Switch>) -> Vec<&Switch> {
     kept.collect()
 }
 
+/// Returns the modules of tests and files in a text: `agents` of `agents::s24d_…` and of `src/agents.rs`.
+fn modules(text: &str) -> BTreeSet<&str> {
+    let of_tests = text.split_whitespace().flat_map(|name| {
+        let mut parts = name.trim_end_matches(',').split("::").collect::<Vec<_>>();
+        parts.pop();
+        parts
+    });
+    let of_files = text
+        .split(['/', ' '])
+        .filter_map(|part| part.strip_suffix(".rs"));
+    of_tests
+        .chain(of_files)
+        .filter(|module| *module != "tests" && *module != "lib")
+        .collect()
+}
+
 /// Returns the beginnings of the words of a text or a path.
 fn words(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_alphanumeric());
@@ -84,6 +108,14 @@ mod tests {
 
     use super::*;
     use crate::switch_off::switches;
+
+    #[test]
+    fn modules_are_found_in_tests_and_in_files() {
+        let modules = |text| modules(text).into_iter().collect::<Vec<_>>();
+        let tests = "A text. agents::s24d_a, menu::tests::s9_b";
+        assert_eq!(modules(tests), ["agents", "menu"]);
+        assert_eq!(modules("crates/rlm/src/agents.rs name"), ["agents"]);
+    }
 
     #[test]
     fn rarely_reached_switches_and_switches_with_words_of_the_clause_come_first() {
