@@ -28,6 +28,7 @@ mod loom;
 mod minimal;
 mod msrv;
 mod mutants;
+mod nats_server;
 mod night;
 mod nightly;
 mod peers;

@@ -15,7 +15,7 @@ use crate::skips;
 use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
-use crate::{clippy, rustdoc};
+use crate::{clippy, nats_server, rustdoc};
 use unchanged::TestBinaries;
 
 /// The report of nextest's profile `ci`, in a fixed directory, whatever the target directory of cargo is.
@@ -91,7 +91,8 @@ fn run_selected(
         Ok(tally) => tally,
         Err(why) => {
             println!("{why}; the tests of a binary share a process");
-            of_cargo(show, &variables())
+            let variables = [variables(), nats(workspace).into_iter().collect()].concat();
+            of_cargo(show, &variables)
         }
     }
 }
@@ -186,7 +187,9 @@ fn of_nextest(workspace: &Workspace, selection: &[&str], show: Show) -> Result<T
     }
     let threads = threads().to_string();
     let run = ["run", "--profile", "ci", "--test-threads", &threads];
-    let ended = Tool::Nextest.run(workspace, &[&run[..], selection].concat(), show)?;
+    let mut nextest = Tool::Nextest.command(workspace)?;
+    nextest.args(run).args(selection).envs(nats(workspace));
+    let ended = command::finish(&mut nextest, show);
     let mut tally = counted(Tally::of_nextest(&ended.output), &ended, "the tests");
     match fs::read_to_string(&report) {
         Ok(report) => skip(&mut tally, skips::of_junit(&report)),
@@ -197,6 +200,17 @@ fn of_nextest(workspace: &Workspace, selection: &[&str], show: Show) -> Result<T
         }
     }
     Ok(tally)
+}
+
+/// Returns the variable with the NATS server. Without a server, the tests that need it skip themselves.
+fn nats(workspace: &Workspace) -> Option<Variable> {
+    match nats_server::find_or_install(workspace) {
+        Ok(program) => Some((nats_server::VARIABLE, program.display().to_string())),
+        Err(why) => {
+            println!("{why}");
+            None
+        }
+    }
 }
 
 /// Returns the number of tests that run in parallel. Most tests wait for processes, terminals and clocks. For tests that compute,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Ended, Show};
+use crate::nats_server;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -39,6 +40,25 @@ const TOOLS: [Row; 6] = [
 /// Prints the table with the location of each tool. Installs missing tools if `install` is set.
 pub(crate) fn run(workspace: &Workspace, install: bool) -> Tally {
     let mut tally = Tally::default();
+    let server = match install {
+        true => nats_server::find_or_install(workspace),
+        false => {
+            nats_server::find(workspace).ok_or_else(|| "nats-server: not installed".to_owned())
+        }
+    };
+    let place = match server {
+        Ok(path) => {
+            tally.passed += 1;
+            path.display().to_string()
+        }
+        Err(why) => {
+            tally.skipped.push(why);
+            "-".into()
+        }
+    };
+    let (name, version) = ("nats-server", nats_server::VERSION);
+    let purpose = "test: the server of a fleet, from PyPI";
+    println!("{name:<14} {version:<8} {purpose:<52} {place}");
     for (tool, name, version, _, purpose) in TOOLS {
         let found = match install {
             true => tool.find_or_install(workspace),
