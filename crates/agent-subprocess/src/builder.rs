@@ -6,6 +6,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Containment, Marker, StopPolicy, WarmGuard};
 
@@ -66,6 +67,7 @@ pub struct TreeCommand {
     pub(crate) marker: Option<Marker>,
     pub(crate) hold: Vec<OwnedFd>,
     pub(crate) survivors_file: Option<PathBuf>,
+    pub(crate) kill_at: Option<Duration>,
     #[cfg(target_os = "linux")]
     pub(crate) warm: Option<WarmGuard>,
     pub(crate) max_line: usize,
@@ -107,6 +109,7 @@ impl TreeCommand {
             marker: None,
             hold: Vec::new(),
             survivors_file: None,
+            kill_at: None,
             #[cfg(target_os = "linux")]
             warm: None,
             max_line: 16 << 20,
@@ -210,6 +213,13 @@ impl TreeCommand {
     /// relative path is relative to the working directory of the host. Without a guard, nothing is appended.
     pub fn survivors_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.survivors_file = Some(path.into());
+        self
+    }
+
+    /// Sets the time at which the guard kills the process tree, on the clock `CLOCK_BOOTTIME`. The time holds from before the start of the program;
+    /// [`ProcessTree::kill_at`](crate::ProcessTree::kill_at) moves it. [`spawn`](Self::spawn) fails if the program gets no guard.
+    pub fn kill_at(mut self, boottime: Duration) -> Self {
+        self.kill_at = Some(boottime);
         self
     }
 

@@ -92,6 +92,10 @@ pub(crate) enum Kind {
     TooManyHeld { limit: usize },
     #[error("there is no signal {number}: choose one between 1 and 31")]
     NoSignal { number: i32 },
+    #[error(
+        "nothing can kill this process tree at a time, because it has no guard: choose `Containment::Guard`"
+    )]
+    NoKillTime,
     #[error("cannot reach process {pid}: {source}; stop the process tree")]
     Unreachable { pid: u32, source: io::Error },
 }
@@ -153,6 +157,11 @@ impl Error {
             | Kind::GuardRefused { .. } => true,
             _ => false,
         }
+    }
+
+    /// Returns whether the process tree can't do this because it has no guard.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.0, Kind::NoKillTime)
     }
 
     /// Returns whether the guard did not answer in time.

@@ -109,6 +109,8 @@ async fn serve(
                 };
             }
             Some(HostCommand::RecordNames) => noting = true,
+            // `ProcessTree` refuses it without a guard.
+            Some(HostCommand::KillAt { .. }) => {}
             Some(HostCommand::Signal {
                 signal,
                 target: whom,

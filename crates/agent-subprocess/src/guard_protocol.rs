@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::time::Duration;
 
 /// Increases with each change of the messages, because `guard_program` can name a binary of another version.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// The maximum size of one frame. On Linux the arguments and the environment of a program have a few MiB at most.
 const MAX_FRAME: usize = 64 << 20;
 /// The maximum number of descriptors that the guard keeps open for the host.
@@ -56,6 +57,8 @@ pub(crate) struct SpawnSpec {
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
     pub(crate) survivors_file: Option<OsText>,
+    /// When to kill the process tree, as in [`HostCommand::KillAt`].
+    pub(crate) kill_at: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +85,10 @@ pub(crate) enum HostCommand {
     },
     List {
         sequence: u64,
+    },
+    /// Kill the process tree at this time, unless a later command of this kind moves it. In milliseconds of `CLOCK_BOOTTIME`.
+    KillAt {
+        boottime: u64,
     },
 }
 
@@ -125,6 +132,11 @@ pub(crate) struct TreeEnd {
     /// Whether the guard died without a report, so the host swept by the marker. Only the host sets it.
     #[serde(skip)]
     pub(crate) guard_lost: bool,
+}
+
+/// Returns a time in the unit of the messages.
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn frame<T: Serialize>(message: &T) -> Vec<u8> {

@@ -173,6 +173,9 @@ impl TreeCommand {
         }
         #[cfg(not(target_os = "linux"))]
         drop(guard);
+        if self.kill_at.is_some() {
+            return Err(Kind::NoKillTime.into());
+        }
         self.launch_group(streams, marker)
     }
 
@@ -225,6 +228,7 @@ impl TreeCommand {
             uid: self.uid,
             gid: self.gid,
             survivors_file: self.survivors_file.as_ref().map(OsText::new),
+            kill_at: self.kill_at.map(crate::guard_protocol::milliseconds),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A running program: waiting, signals and stops, for both kinds of containment.
 
 use crate::error::{Error, Kind};
-use crate::guard_protocol::{HostCommand, SignalTarget, TreeEnd};
+use crate::guard_protocol::{HostCommand, SignalTarget, TreeEnd, milliseconds};
 use crate::output::{Output, OutputLines, Outputs, RawOutput};
 use crate::stop::{StopFacts, next_stage};
 use crate::times;
@@ -212,6 +212,42 @@ impl ProcessTree {
         self.send_signal(Signal::CONT, SignalTarget::Tree)
     }
 
+    /// Sets the time at which the guard kills the process tree, on the clock `CLOCK_BOOTTIME`. A later call moves this time.
+    ///
+    /// The guard needs no command of the host for this. So the kill also happens while the host is suspended (SIGSTOP), and as soon as the machine wakes
+    /// up after the time. The guard sends SIGKILL only: the processes have no time to react. A time in the past kills now. The time does nothing after
+    /// the end of the process tree.
+    ///
+    /// # Errors
+    /// [`Error::is_unsupported`] without a guard; another error if the guard accepts no more commands.
+    ///
+    /// # Platform
+    /// Unsupported outside Linux.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn example(tree: &agent_subprocess::ProcessTree) -> Result<(), agent_subprocess::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    /// let now = Duration::try_from(now).expect("the machine has booted");
+    /// tree.kill_at(now + Duration::from_secs(30))?; // Move it before it is over.
+    /// # Ok(()) }
+    /// ```
+    pub fn kill_at(&self, boottime: Duration) -> Result<(), Error> {
+        let pid = self.pid();
+        if self.containment() != Containment::Guard {
+            return Err(Kind::NoKillTime.into());
+        }
+        if self.tree.progress.borrow().tree_end.is_some() {
+            return Ok(());
+        }
+        self.tree.wake();
+        let boottime = milliseconds(boottime);
+        let sent = self.tree.send_command(HostCommand::KillAt { boottime });
+        sent.map_err(|source| Kind::Unreachable { pid, source }.into())
+    }
+
     fn send_signal(&self, signal: Signal, whom: SignalTarget) -> Result<(), Error> {
         if self.tree.progress.borrow().tree_end.is_some() {
             return Ok(());
@@ -387,7 +423,6 @@ impl ProcessTree {
     }
 
     fn enter_stage(&mut self, now: &StopState) {
-        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let rounds = milliseconds(now.policy.kill_time());
         let time = now.until.saturating_sub(now.start.elapsed());
         self.tree.wake();

@@ -13,6 +13,10 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 use rustix::process::Signal;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
 
 use super::tree::Tree;
 use crate::exec_image::ExecImage;
@@ -123,6 +127,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         .survivors_file
         .clone()
         .map(|path| PathBuf::from(OsString::from(path)));
+    let kill_at = spec.kill_at.map(Duration::from_millis);
     let (pid, held) = match spawn(spec, descriptors) {
         Ok(spawned) => spawned,
         Err((in_directory, error)) => {
@@ -134,7 +139,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     };
     line.send_to_host(&GuardMessage::Spawned { pid });
     let mut tree = Tree::new(pid, children);
-    serve_commands(&mut line, &mut tree);
+    serve_commands(&mut line, &mut tree, kill_at);
     let aftermath = tree.tree_end();
     line.report_exit(&tree);
     let found = !(aftermath.ended.is_empty() && aftermath.survivors.is_empty());
@@ -166,6 +171,7 @@ fn rehearse() {
         uid: None,
         gid: None,
         survivors_file: Some(text()),
+        kill_at: None,
     };
     let mut inbox = Inbox::default();
     inbox.push(&frame(&spec));
@@ -175,8 +181,9 @@ fn rehearse() {
 }
 
 /// Waits and handles commands until the process tree is empty or the time is over.
-fn serve_commands(line: &mut ControlLine, tree: &mut Tree) {
+fn serve_commands(line: &mut ControlLine, tree: &mut Tree, kill_at: Option<Duration>) {
     let mut kill: Option<(Instant, Duration)> = None;
+    let mut deadline = kill_at.map(KillDeadline::new);
     while tree.reap() {
         line.report_exit(tree);
         let now = Instant::now();
@@ -186,7 +193,15 @@ fn serve_commands(line: &mut ControlLine, tree: &mut Tree) {
             tree.kill_rounds(rounds);
             break;
         }
-        line.wait(tree.child_signals(), kill.map(|(at, _)| at - now));
+        if deadline.as_ref().is_some_and(KillDeadline::is_over) {
+            tree.kill_rounds(times::ORPHAN_ROUNDS);
+            break;
+        }
+        let timer = deadline
+            .as_ref()
+            .and_then(|deadline| deadline.timer.as_ref());
+        let time = kill.map(|(at, _)| at - now);
+        line.wait(tree.child_signals(), timer, time);
         while let Some(order) = line.next_command() {
             match order {
                 HostCommand::RecordNames => tree.record_all(),
@@ -205,6 +220,9 @@ fn serve_commands(line: &mut ControlLine, tree: &mut Tree) {
                 HostCommand::Stop { grace, rounds } => {
                     let at = Instant::now() + Duration::from_millis(grace);
                     terminate(tree, &mut kill, at, Duration::from_millis(rounds));
+                }
+                HostCommand::KillAt { boottime } => {
+                    deadline = Some(KillDeadline::new(Duration::from_millis(boottime)));
                 }
                 HostCommand::List { sequence } => {
                     let others = tree
@@ -230,6 +248,37 @@ fn serve_commands(line: &mut ControlLine, tree: &mut Tree) {
                 times::ORPHAN_ROUNDS,
             );
         }
+    }
+}
+
+/// The time at which the guard kills the process tree without a command. It must hold while the host is frozen, and over a suspend of the machine.
+struct KillDeadline {
+    /// In the time of `CLOCK_BOOTTIME`.
+    at: Duration,
+    /// Becomes readable at that time. `None` if the system has no such timer: then the process tree is killed at once.
+    timer: Option<OwnedFd>,
+}
+
+impl KillDeadline {
+    fn new(at: Duration) -> Self {
+        let armed = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Boottime, armed).and_then(|timer| {
+            let once = Itimerspec {
+                it_interval: timespec(Duration::ZERO),
+                // A value of zero would disarm the timer.
+                it_value: timespec(at.max(Duration::from_nanos(1))),
+            };
+            timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &once)?;
+            Ok(timer)
+        });
+        let timer = timer.ok();
+        Self { at, timer }
+    }
+
+    fn is_over(&self) -> bool {
+        let now = clock_gettime(ClockId::Boottime);
+        let now = Duration::try_from(now).unwrap_or(Duration::MAX);
+        self.timer.is_none() || now >= self.at
     }
 }
 
@@ -338,14 +387,15 @@ impl ControlLine {
         }
     }
 
-    /// Waits until the host sends a command or a child ends.
-    fn wait(&mut self, children: &OwnedFd, time: Option<Duration>) {
+    /// Waits until the host sends a command, a child ends or the timer is due.
+    fn wait(&mut self, children: &OwnedFd, timer: Option<&OwnedFd>, time: Option<Duration>) {
         let interest = if self.outbox.is_empty() {
             PollFlags::IN
         } else {
             PollFlags::IN | PollFlags::OUT
         };
         let mut fds = vec![PollFd::new(children, PollFlags::IN)];
+        fds.extend(timer.map(|timer| PollFd::new(timer, PollFlags::IN)));
         if !self.closed {
             fds.push(PollFd::new(&self.socket, interest));
         }

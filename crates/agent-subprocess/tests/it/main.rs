@@ -12,6 +12,7 @@ mod drops;
 mod errors;
 mod examples;
 mod flow;
+mod kill_time;
 mod lost;
 mod orphans;
 mod random_trees;
