@@ -5,6 +5,7 @@
 mod archive;
 mod claimed;
 mod export;
+mod fleet_code;
 mod fork;
 mod import;
 mod manifest;

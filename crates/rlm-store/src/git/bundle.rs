@@ -198,6 +198,37 @@ impl Git {
             .map_err(text)
     }
 
+    /// Writes the history of a commit without that of `since` to a file. Returns `false`, without a file, if that leaves no commit. In the bundle, the
+    /// ref of the commit has the commit as its name. Blocks.
+    pub(crate) fn bundle_since(
+        &self,
+        commit: &str,
+        since: Option<&str>,
+        to: &Path,
+    ) -> Result<bool, String> {
+        if since.is_some_and(|since| self.is_ancestor(commit, since)) {
+            return Ok(false);
+        }
+        let Some(since) = since else {
+            return self.bundle(commit, commit, None, to).map(|()| true);
+        };
+        let text = |e: GitError| e.to_string();
+        let top = self.top().ok_or_else(GitError::not_a_repository);
+        let top = top.map_err(text)?;
+        let refs = TemporaryRefs::new(self, commit, false).map_err(text)?;
+        let without = format!("^{since}");
+        let mut words: Vec<&OsStr> = ["bundle", "create", "--quiet"].map(OsStr::new).into();
+        words.push(to.as_os_str());
+        for name in &refs.names {
+            self.output(&["update-ref", name, commit]).map_err(text)?;
+            words.push(OsStr::new(name));
+        }
+        words.push(OsStr::new(&without));
+        run(top, &words, HISTORY_TIMEOUT, self.processes.as_ref())
+            .map(|_| true)
+            .map_err(text)
+    }
+
     /// Removes the refs of a killed export or import.
     pub(crate) fn remove_transfer_refs(&self, name: &str) {
         if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {

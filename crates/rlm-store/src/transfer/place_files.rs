@@ -270,22 +270,20 @@ fn make(
 
 /// Returns an error if the commits contain files in `.rlm`, which only a local run may have: no export creates such commits.
 fn refuse_state(git: &Git, tip: &GitTip) -> Result<(), String> {
-    for commit in std::iter::once(&tip.commit).chain(&tip.dirty) {
-        let found = git.run_untrusted(&[
-            "ls-tree",
-            "--name-only",
-            commit,
-            "--",
-            crate::state_directory(),
-        ])?;
-        if !found.is_empty() {
-            return Err(format!(
-                "the commits have files in {}, the state directory; such commits can't be imported",
-                crate::state_directory()
-            ));
-        }
+    let mut commits = std::iter::once(&tip.commit).chain(&tip.dirty);
+    commits.try_for_each(|commit| refuse_state_in(git, commit))
+}
+
+/// Returns an error if a commit contains files in `.rlm`.
+pub(super) fn refuse_state_in(git: &Git, commit: &str) -> Result<(), String> {
+    let state = crate::state_directory();
+    let found = git.run_untrusted(&["ls-tree", "--name-only", commit, "--", state])?;
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "the commits have files in {state}, the state directory; such commits can't be imported"
+        )),
     }
-    Ok(())
 }
 
 /// Takes the lock of a working tree, unless another process has it.
