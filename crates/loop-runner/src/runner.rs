@@ -1,5 +1,6 @@
 //! A run that this process works on.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,6 +132,34 @@ impl Runner {
         runner.is_new = true;
         runner.remove_orphans(0);
         Ok((runner, receiver))
+    }
+
+    /// Saves a new run that other machines work on, so that `Project::pack_state` of `rlm-store` can pack it. `root` is the top of the project that the
+    /// paths of the settings are below.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] when the settings are invalid, a prompt can't be read or the run exists.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`create`](Self::create).
+    pub async fn save_new(
+        work_tree: &WorkingTreeLock,
+        settings: Settings,
+        root: PathBuf,
+    ) -> Result<RunHead, Error> {
+        let (project, run) = (work_tree.project(), work_tree.run().clone());
+        let machine = Head::new(settings.rules()).map_err(rlm_store::Error::rules)?;
+        settings.check_names()?;
+        if runs::exists(project, &run) {
+            return Err(rlm_store::Error::run_exists(run).into());
+        }
+        let prompts = first_input::first_prompts(&run, &settings)?;
+        let mut saved = RunHead::new(run, machine, settings);
+        saved.root = Some(root);
+        Self::first_save(project, &mut saved, &prompts).await?;
+        Ok(saved)
     }
 
     /// Saves a new run before a press can stop it: a run that a press ends at once can be resumed.
