@@ -1,14 +1,15 @@
-//! The decisions of a fleet of workers as pure state machines: who owns a run, for how long, and what was saved.
+//! The decisions of a fleet of workers as pure state machines: who owns a run, for how long, and what was saved. The feature `nats` adds the adapter
+//! that executes them.
 //!
 //! A fleet runs the loops of `rlm` on many machines. Each run has a stream of records on a server, and a message whose delivery is the lease of the
 //! run's owner. Workers die, freeze and lose their connection; servers restart; messages are lost, late and repeated. This crate contains the decisions
-//! of a worker and nothing else. Each type takes inputs and returns what its caller must do now. The crate is a part of `rlm` and makes no promise to
+//! of a worker. Each type takes inputs and returns what its caller must do now. The crate is a part of `rlm` and makes no promise to
 //! other programs.
 //!
 //! # Non-goals
 //!
-//! The crate does no I/O, reads no clock and has no async code: each input comes with its time. It knows no message server, no content of a record and
-//! no process. It elects no leader: the server orders the records.
+//! The decisions do no I/O, read no clock and have no async code: each input comes with its time. They know no message server, no content of a record
+//! and no process. They elect no leader: the server orders the records. All of that is in the module `nats`, which exists only with its feature.
 //!
 //! # Theory of operation
 //!
@@ -42,11 +43,14 @@
 //   lease               renewals and the kill deadline
 //   claim               a delivered run
 //   handover            SIGTERM
+//   nats                executes the decisions on a server
 mod append;
 mod claim;
 mod handover;
 mod lease;
 mod moment;
+#[cfg(feature = "nats")]
+pub mod nats;
 mod record;
 mod sabotage;
 #[cfg(test)]

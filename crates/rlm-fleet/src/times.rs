@@ -6,3 +6,19 @@ use std::time::Duration;
 pub const HANDOVER: Duration = Duration::from_secs(2);
 /// The time that a run has to stop in a hand-over; after it, the run's process is killed.
 pub const HANDOVER_STOP: Duration = Duration::from_millis(1500);
+
+/// The time in which a server answers a request. After it the request is repeated or fails.
+#[cfg(feature = "nats")]
+pub const ANSWER: Duration = Duration::from_secs(3);
+/// The time to connect to a server.
+#[cfg(feature = "nats")]
+pub const CONNECT: Duration = Duration::from_secs(5);
+/// The interval between two pings of a connection. After two pings without an answer, the connection is made again.
+#[cfg(feature = "nats")]
+pub const PING: Duration = Duration::from_secs(2);
+/// The longest wait before the next try to connect. An owner must be connected again within three seconds after the server is back.
+#[cfg(feature = "nats")]
+pub const RECONNECT: Duration = Duration::from_secs(1);
+/// The time in which a new run must be confirmed.
+#[cfg(feature = "nats")]
+pub const SUBMIT: Duration = Duration::from_secs(30);

@@ -50,7 +50,16 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     ("rlm-crash", &["checkpoint-store"], &[]),
-    ("rlm-fleet", &[], &[]),
+    (
+        "rlm-fleet",
+        &[
+            "cancellable-sleep",
+            "checkpoint-store",
+            "loop-state",
+            "rlm-store",
+        ],
+        &["agent-drivers"],
+    ),
     (
         "rlm-loop",
         &[
@@ -63,6 +72,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
             "interrupt-stack",
             "loop-runner",
             "loop-state",
+            "rlm-fleet",
             "rlm-report",
             "rlm-store",
             "rlm-terminal",
@@ -180,6 +190,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "interrupt-stack",
             "loop-runner",
             "rlm-bench",
+            "rlm-fleet",
             "rlm-loop",
             "rlm-score",
             "rlm-store",
@@ -206,6 +217,7 @@ const TOKIO: &[&str] = &[
     "interrupt-stack",
     "loop-runner",
     "rlm-bench",
+    "rlm-fleet",
     "rlm-loop",
     "rlm-store",
     "rlm-survivors",

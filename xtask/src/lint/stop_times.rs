@@ -111,6 +111,7 @@ const OTHER: &[(&str, &[&str])] = &[
             "PROBE_TIMEOUT",
             "READ_TIMEOUT",
             "RECORD_TIMEOUT",
+            "RETRY",
             "TEST_MARGIN",
             "TOTAL_TIMEOUT",
             "UNTAKEN_INTERVAL",
@@ -119,7 +120,17 @@ const OTHER: &[(&str, &[&str])] = &[
     ),
     (
         "rlm-fleet",
-        &["FIRST_RETRY", "LONGEST_RETRY", "PROBE", "RECONNECT_GRACE"],
+        &[
+            "DUPLICATES",
+            "FIRST_RETRY",
+            "LONGEST_PULL",
+            "LONGEST_RETRY",
+            "MIN_LEASE",
+            "PROBE",
+            "READ_INTERVAL",
+            "RECONNECT_GRACE",
+            "WAIT_INTERVAL",
+        ],
     ),
     (
         "rlm-store",

@@ -1,0 +1,70 @@
+//! The fleet on a NATS server with JetStream: executes the decisions of this crate, and stores runs in streams.
+//!
+//! `rlm` uses this module to submit runs and to work on them. It needs the feature `nats`, and a server of version 2.12 or later.
+//!
+//! # The assets on the server
+//!
+//! [`Fleet::init`] creates these assets; `NS` is the namespace of the fleet.
+//!
+//! | asset | contains |
+//! |---|---|
+//! | stream `NS-runs`, subjects `NS.run.RUN` | the records of each run, in order; each append states the number that the last record of its run must have |
+//! | stream `NS-work`, subjects `NS.work.POOL.RUN` | one message for each run that needs a worker; its delivery is the lease of a worker |
+//! | consumer `pool-POOL` of `NS-work` | delivers the runs of a pool; its `ack_wait` is the lease |
+//! | object store `NS-blobs` | everything that is larger than a message: bases, code, large records; the name of an object is its SHA-256 |
+//! | subject `NS.ctl.RUN` | no stream: the owner of a run answers probes there |
+//!
+//! All reads go to the leader of a stream (`allow_direct=false`), because another replica can lack the newest records.
+//!
+//! # Limits
+//!
+//! - A message has at most the `max_payload` of the server, 1 MiB by default. The body of a larger record is an object, and the record names it.
+//! - A rebuild reads the records of a run one by one, about 3,000 a second on loopback, and has all of them in memory.
+//! - Records and objects are never removed.
+//! - The authentication by `nkey` or credentials file, and the budget of a whole fleet, are not built yet.
+
+// The modules in reading order; each uses only those above it:
+//   error                the error of all operations
+//   clock                the present moment
+//   names                names of streams and subjects
+//   fleet                the connection
+//   objects              blobs by their hash
+//   record               a record as a message
+//   journal              reads and appends of one run's records
+//   assets               the creation of the streams
+//   submit               new runs, and the list of all
+//   rebuild              the parts from which a worker makes the directory of a run
+//   replica              the saves of a run
+//   lease                renewals
+//   claim                the delivery of a run, up to the claim
+//   supervise            the work on a claimed run
+mod assets;
+mod claim;
+mod clock;
+mod error;
+mod fleet;
+mod journal;
+mod lease;
+mod names;
+mod objects;
+mod rebuild;
+mod record;
+mod replica;
+mod submit;
+mod supervise;
+
+#[cfg(test)]
+mod tests;
+
+pub use assets::{Asset, AssetState, FleetOptions, MIN_LEASE};
+pub use claim::{ClaimDecision, Claimed, Delivery};
+pub use clock::now;
+pub use error::Error;
+pub use fleet::Fleet;
+pub use names::Pool;
+pub use objects::ObjectId;
+pub use rebuild::{RunCode, RunParts};
+pub use record::{RunSummary, StoredRecord};
+pub use replica::{BundleCode, NatsReplica, ReplicaStart};
+pub use submit::{NewRun, RunRow, Submitted};
+pub use supervise::{RunProcess, SupervisionEnd};

@@ -1,0 +1,335 @@
+//! The delivery of a run to a worker, up to its claim: executes the decisions of a [`Claim`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::client::{Request, RequestErrorKind};
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::{AckKind, Message};
+use futures_core::Stream as _;
+use rlm_store::RunId;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+use super::clock::now;
+use super::error::Error;
+use super::fleet::Fleet;
+use super::journal::{RunJournal, RunRecord};
+use super::lease::{Lease, acknowledge};
+use super::names::{Pool, run_of};
+use super::rebuild::RunParts;
+use super::record::StoredRecord;
+use crate::append::{AppendOutput, Appender};
+use crate::claim::{Claim, ClaimInput, ClaimOutput, ClaimRecord, ProbeResult};
+use crate::{Moment, RecordKind};
+
+/// The longest wait of one request for a run.
+const LONGEST_PULL: Duration = Duration::from_secs(30);
+
+/// A run that the server delivered to this worker. Dropping it leaves it alone: the server delivers it again when the lease ends.
+#[derive(Debug)]
+#[must_use = "a dropped delivery waits until its lease ends"]
+pub struct Delivery {
+    fleet: Fleet,
+    run: RunId,
+    message: Arc<Message>,
+    lease: Duration,
+    pulled: Moment,
+}
+
+/// The decision about a delivery.
+#[derive(Debug)]
+pub enum ClaimDecision {
+    /// This worker owns the run now.
+    Claimed(Box<Claimed>),
+    /// The run has ended, is parked, or was parked now because three workers made no progress. The delivery is acknowledged.
+    Over,
+    /// Another worker owns the run, or the claim failed. The server delivers the run again when the lease ends.
+    LeftAlone,
+}
+
+/// A run that this worker owns. Dropping it ends the renewals, so that another worker takes the run over when the lease ends.
+///
+/// While it exists, this worker answers probes. So drop it only after the end of the run's processes.
+#[derive(Debug)]
+pub struct Claimed {
+    pub(super) journal: RunJournal,
+    pub(super) message: Arc<Message>,
+    pub(super) lease: Lease,
+    pub(super) time: Duration,
+    pub(super) epoch: u64,
+    pub(super) seq: u64,
+    /// Answers probes until the run's processes are gone.
+    _probes: ProbeAnswers,
+}
+
+impl Fleet {
+    /// Waits for a run of a pool, for at most a quarter of the lease; `None` if there is none. `lease` is that of the pool.
+    ///
+    /// # Errors
+    /// [`Error::is_unavailable`] if the server does not answer.
+    ///
+    /// # Cancel safety
+    /// A run that was delivered at that moment is delivered again when the lease ends.
+    pub async fn pull(&self, pool: &Pool, lease: Duration) -> Result<Option<Delivery>, Error> {
+        let failed = |cause: async_nats::Error| Error::unavailable("ask for a run", cause);
+        let (consumer, stream) = (self.names.consumer(pool), self.names.work());
+        let found = self.context.get_consumer_from_stream(consumer, stream);
+        let found: PullConsumer = found.await.map_err(|e| failed(e.into()))?;
+        let pulled = now();
+        let wait = (lease / 4).min(LONGEST_PULL);
+        let batch = found.batch().max_messages(1).expires(wait).messages();
+        let mut batch = Box::pin(batch.await.map_err(|e| failed(e.into()))?);
+        let message = std::future::poll_fn(|cx| batch.as_mut().poll_next(cx)).await;
+        let Some(message) = message else {
+            return Ok(None);
+        };
+        let message = message.map_err(failed)?;
+        let Some(run) = run_of(&message.subject) else {
+            return Ok(None);
+        };
+        Ok(Some(Delivery {
+            fleet: self.clone(),
+            run,
+            message: Arc::new(message),
+            lease,
+            pulled,
+        }))
+    }
+}
+
+impl Delivery {
+    /// Returns the name of the run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Decides about the delivery, and claims the run if it has no owner. `worker` is the name of this worker, for people.
+    ///
+    /// # Errors
+    /// [`Error::is_unavailable`] if the server does not answer. The delivery is then left alone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the delivery alone. If the claim was stored, another worker takes the run over when the lease ends.
+    pub async fn decide(self, worker: &str) -> Result<ClaimDecision, Error> {
+        let lease = Lease::begin(&self.fleet, &self.message, self.lease, self.pulled);
+        let journal = RunJournal::new(&self.fleet, &self.run).await?;
+        let mut state = Claiming {
+            claim: Claim::new(self.fleet.connected_at()),
+            delivery: &self,
+            journal: &journal,
+            worker,
+            last: None,
+            probes: None,
+        };
+        let mut input = ClaimInput::Delivered;
+        let decided = loop {
+            let mut outputs = state.claim.step(input, now()).into_iter();
+            let Some(output) = outputs.next() else {
+                break ClaimOutput::LeaveAlone;
+            };
+            if is_decided(output) {
+                break output;
+            }
+            input = tokio::select! {
+                biased;
+                () = lease.lost() => ClaimInput::LeaseLost,
+                next = state.execute(output) => next?,
+            };
+        };
+        let probes = state.probes.take();
+        match (decided, probes) {
+            (ClaimOutput::Own { epoch, seq }, Some(probes)) => {
+                Ok(ClaimDecision::Claimed(Box::new(Claimed {
+                    time: self.lease,
+                    message: Arc::clone(&self.message),
+                    journal,
+                    lease,
+                    epoch,
+                    seq,
+                    _probes: probes,
+                })))
+            }
+            (ClaimOutput::Acknowledge, _) => {
+                acknowledge(&self.fleet, &self.message, AckKind::Ack).await?;
+                Ok(ClaimDecision::Over)
+            }
+            _ => Ok(ClaimDecision::LeftAlone),
+        }
+    }
+}
+
+fn is_decided(output: ClaimOutput) -> bool {
+    matches!(
+        output,
+        ClaimOutput::Own { .. } | ClaimOutput::Acknowledge | ClaimOutput::LeaveAlone
+    )
+}
+
+/// A claim while it is decided.
+struct Claiming<'a> {
+    claim: Claim,
+    delivery: &'a Delivery,
+    journal: &'a RunJournal,
+    worker: &'a str,
+    last: Option<StoredRecord>,
+    probes: Option<ProbeAnswers>,
+}
+
+impl Claiming<'_> {
+    /// Executes one output, and returns the next input.
+    async fn execute(&mut self, output: ClaimOutput) -> Result<ClaimInput, Error> {
+        let fleet = &self.delivery.fleet;
+        Ok(match output {
+            ClaimOutput::ReadLast => match self.journal.last().await {
+                Ok(last) => {
+                    self.last = last;
+                    ClaimInput::Last(self.last.as_ref().map(|last| last.facts))
+                }
+                Err(e) if e.is_unavailable() => ClaimInput::ReadFailed,
+                Err(e) => return Err(e),
+            },
+            ClaimOutput::WaitUntil(at) => {
+                fleet.sleep_until(at).await;
+                match fleet.gate.is_shutdown() {
+                    true => ClaimInput::LeaseLost,
+                    false => ClaimInput::Time,
+                }
+            }
+            ClaimOutput::Probe { within } => {
+                ClaimInput::Probed(probe(fleet, &self.delivery.run, within).await?)
+            }
+            ClaimOutput::Append { expect, record } => {
+                ClaimInput::Append(self.append(expect, record).await?)
+            }
+            // These are decisions, which are not executed here.
+            ClaimOutput::Own { .. } | ClaimOutput::Acknowledge | ClaimOutput::LeaveAlone => {
+                ClaimInput::LeaseLost
+            }
+        })
+    }
+
+    async fn append(&mut self, expect: u64, record: ClaimRecord) -> Result<AppendOutput, Error> {
+        let ClaimRecord {
+            epoch,
+            kind,
+            stalled,
+        } = record;
+        // A claimant answers from before its claim can be stored.
+        if kind == RecordKind::Claim {
+            let answers = ProbeAnswers::begin(&self.delivery.fleet, &self.delivery.run, epoch);
+            self.probes = Some(answers.await?);
+        }
+        let mut new = match &self.last {
+            Some(last) => RunRecord::after(last, epoch, kind, stalled),
+            None => RunRecord::new(epoch, kind, stalled),
+        };
+        new.meta.worker = Some(self.worker.into());
+        let id = new.id;
+        let mut appender = Appender::new(expect, epoch);
+        let until = now() + self.delivery.lease;
+        let appended = self.journal.append(&mut appender, new, until).await;
+        Ok(match appended {
+            Ok(seq) => AppendOutput::Done { id, seq },
+            Err(end) => AppendOutput::Ended(end),
+        })
+    }
+}
+
+impl Claimed {
+    /// Returns the name of the run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.journal.run
+    }
+
+    /// Returns the epoch of the claim.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns the sequence number of the claim in the stream.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Returns the lease.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.time
+    }
+
+    /// Returns the moment by which the processes of the run must be killed; `None` once the lease is lost.
+    #[must_use]
+    pub fn kill_at(&self) -> Option<Moment> {
+        self.lease.kill_at()
+    }
+
+    /// Reads the parts of the run. The renewals continue meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::is_unavailable`] if the server does not answer; another error if a record is missing, damaged or newer than this program.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn parts(&self) -> Result<RunParts, Error> {
+        self.journal.parts(self.seq).await
+    }
+}
+
+/// The message to the owner of a run, and its answer.
+#[derive(Serialize, Deserialize)]
+struct ProbeMessage {
+    v: u32,
+    epoch: u64,
+}
+
+/// Asks the owner of a run whether it is alive.
+async fn probe(fleet: &Fleet, run: &RunId, within: Duration) -> Result<ProbeResult, Error> {
+    let subject = fleet.names.control(run)?;
+    let request = Request::new().timeout(Some(within)).payload("{}".into());
+    Ok(match fleet.client.send_request(subject, request).await {
+        Ok(answer) => match serde_json::from_slice::<ProbeMessage>(&answer.payload) {
+            Ok(ProbeMessage { epoch, .. }) => ProbeResult::Owner { epoch },
+            Err(_) => ProbeResult::NoAnswer,
+        },
+        Err(e) if e.kind() == RequestErrorKind::NoResponders => ProbeResult::NoResponders,
+        Err(_) => ProbeResult::NoAnswer,
+    })
+}
+
+/// Answers the probes of other workers until it is dropped.
+#[derive(Debug)]
+pub(super) struct ProbeAnswers {
+    task: JoinHandle<()>,
+}
+
+impl ProbeAnswers {
+    async fn begin(fleet: &Fleet, run: &RunId, epoch: u64) -> Result<Self, Error> {
+        let subject = fleet.names.control(run)?;
+        let listening = fleet.client.subscribe(subject).await;
+        let probes = listening.map_err(|e| Error::unavailable("listen for probes", e))?;
+        let client = fleet.client.clone();
+        let task = tokio::spawn(async move {
+            let mut probes = Box::pin(probes);
+            let answer = serde_json::to_vec(&ProbeMessage { v: 1, epoch });
+            let answer = bytes::Bytes::from(answer.unwrap_or_default());
+            while let Some(probe) = std::future::poll_fn(|cx| probes.as_mut().poll_next(cx)).await {
+                if let Some(to) = probe.reply {
+                    // An answer that is lost looks like a dead owner, and the fence holds then.
+                    let _sent = client.publish(to, answer.clone()).await;
+                }
+            }
+        });
+        Ok(Self { task })
+    }
+}
+
+impl Drop for ProbeAnswers {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

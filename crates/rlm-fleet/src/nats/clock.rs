@@ -1,0 +1,23 @@
+//! The clock of the decisions. It is separate so that only one place reads it.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Moment;
+
+/// The clock that counts while the machine sleeps.
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+/// Returns the present moment, on the clock that counts while the machine sleeps.
+///
+/// # Platform
+/// Outside Linux the clock stops while the machine sleeps, so a lease can end unnoticed. Workers need Linux.
+#[must_use]
+pub fn now() -> Moment {
+    let now = Duration::try_from(clock_gettime(CLOCK)).unwrap_or_default();
+    Moment::from_millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,90 @@
+//! The error of all operations on a fleet.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+/// The reason why an operation on a fleet failed, with the next step.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(#[from] Kind);
+
+/// The cause that the message of an error ends with.
+pub(super) type Cause = Box<dyn StdError + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Kind {
+    #[error(
+        "can't connect to the fleet at {server}: {cause}; check the address, and that the server runs"
+    )]
+    Connect { server: String, cause: Cause },
+    #[error("the fleet does not answer: can't {what}: {cause}; try again")]
+    Unavailable { what: &'static str, cause: Cause },
+    #[error("the server has version {found}, and a fleet needs 2.12 or later: update the server")]
+    OldServer { found: String },
+    #[error("{what} is not built yet{instead}")]
+    Unsupported {
+        what: &'static str,
+        instead: &'static str,
+    },
+    #[error("`{name}` can't be the name of a {what}: use 1 to 64 of A–Z a–z 0–9 _ -")]
+    Name { what: &'static str, name: String },
+    #[error("a lease of {given:?} is too short: use at least {least:?}")]
+    ShortLease { given: Duration, least: Duration },
+    #[error("the fleet has no {what} `{name}`: run `rlm fleet init`")]
+    NoAsset { what: &'static str, name: String },
+    #[error("the fleet has no run `{run}`")]
+    NoRun { run: String },
+    #[error("run `{run}` in the fleet is damaged: {why}")]
+    Damaged { run: String, why: String },
+    #[error(
+        "run `{run}` needs a newer version of rlm: a record has a form that this version does not know"
+    )]
+    Newer { run: String },
+    #[error("another worker owns run `{run}` now (claim {by})")]
+    Fenced { run: String, by: u64 },
+    #[error("the fleet did not confirm a record of run `{run}` within {time:?}")]
+    Unconfirmed { run: String, time: Duration },
+}
+
+impl Error {
+    /// Returns whether the server can't be reached, or did not answer in time. The operation can succeed later.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(
+            self.0,
+            Kind::Connect { .. } | Kind::Unavailable { .. } | Kind::Unconfirmed { .. }
+        )
+    }
+
+    /// Returns whether the caller must change its request: a name, a lease, or a fleet without assets.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self.0,
+            Kind::Name { .. } | Kind::ShortLease { .. } | Kind::NoAsset { .. }
+        )
+    }
+
+    /// Returns whether this part of a fleet is not built yet, or the server is too old for it.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.0, Kind::Unsupported { .. } | Kind::OldServer { .. })
+    }
+
+    /// Returns whether the fleet has no run of this name.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self.0, Kind::NoRun { .. })
+    }
+
+    /// Returns whether another worker owns the run.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self.0, Kind::Fenced { .. })
+    }
+
+    pub(super) fn unavailable(what: &'static str, cause: impl Into<Cause>) -> Self {
+        let cause = cause.into();
+        Kind::Unavailable { what, cause }.into()
+    }
+
+    pub(super) fn damaged(run: impl ToString, why: impl Into<String>) -> Self {
+        let (run, why) = (run.to_string(), why.into());
+        Kind::Damaged { run, why }.into()
+    }
+}

@@ -1,0 +1,138 @@
+//! The names of streams, subjects and pools. A name becomes a part of a subject, so only a few characters are allowed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rlm_store::RunId;
+
+use super::error::{Error, Kind};
+
+/// The name of a pool of workers: 1 to 64 of `A–Z a–z 0–9 _ -`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pool(String);
+
+impl Pool {
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Pool {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        check("pool", name)?;
+        Ok(Self(name.into()))
+    }
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn check(what: &'static str, name: &str) -> Result<(), Error> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match (1..=64).contains(&name.len()) && name.chars().all(plain) {
+        true => Ok(()),
+        false => Err(Kind::Name {
+            what,
+            name: name.into(),
+        }
+        .into()),
+    }
+}
+
+/// The names of the assets of one fleet.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    namespace: String,
+}
+
+impl Names {
+    pub(super) fn new(namespace: &str) -> Result<Self, Error> {
+        check("namespace", namespace)?;
+        Ok(Self {
+            namespace: namespace.into(),
+        })
+    }
+
+    pub(super) fn runs(&self) -> String {
+        format!("{}-runs", self.namespace)
+    }
+
+    pub(super) fn work(&self) -> String {
+        format!("{}-work", self.namespace)
+    }
+
+    pub(super) fn blobs(&self) -> String {
+        format!("{}-blobs", self.namespace)
+    }
+
+    pub(super) fn consumer(&self, pool: &Pool) -> String {
+        format!("pool-{pool}")
+    }
+
+    /// Returns the subject of all runs.
+    pub(super) fn all_runs(&self) -> String {
+        format!("{}.run.*", self.namespace)
+    }
+
+    /// Returns the subject of all work messages.
+    pub(super) fn all_work(&self) -> String {
+        format!("{}.work.*.*", self.namespace)
+    }
+
+    pub(super) fn pool(&self, pool: &Pool) -> String {
+        format!("{}.work.{pool}.*", self.namespace)
+    }
+
+    /// Returns the subject of the records of a run.
+    ///
+    /// # Errors
+    /// [`Error::is_usage`] if the name of the run has a dot, which would be a part of the subject.
+    pub(super) fn run(&self, run: &RunId) -> Result<String, Error> {
+        check("run of a fleet", run.as_str())?;
+        Ok(format!("{}.run.{run}", self.namespace))
+    }
+
+    pub(super) fn work_of(&self, pool: &Pool, run: &RunId) -> Result<String, Error> {
+        check("run of a fleet", run.as_str())?;
+        Ok(format!("{}.work.{pool}.{run}", self.namespace))
+    }
+
+    pub(super) fn control(&self, run: &RunId) -> Result<String, Error> {
+        check("run of a fleet", run.as_str())?;
+        Ok(format!("{}.ctl.{run}", self.namespace))
+    }
+}
+
+/// Returns the run that the last part of a subject names.
+pub(super) fn run_of(subject: &str) -> Option<RunId> {
+    subject.rsplit('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_can_not_change_a_subject() {
+        for name in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65)] {
+            let refused = name.parse::<Pool>().unwrap_err();
+            assert!(refused.is_usage(), "{refused}");
+            assert!(Names::new(name).is_err());
+        }
+        let names = Names::new("rlm").unwrap();
+        let dotted = "a.b".parse().unwrap();
+        assert!(names.run(&dotted).unwrap_err().is_usage());
+        let run: RunId = "fix_auth-7".parse().unwrap();
+        let pool = "big".parse().unwrap();
+        let subject = names.work_of(&pool, &run).unwrap();
+        assert_eq!(subject, "rlm.work.big.fix_auth-7");
+        assert_eq!(run_of(&subject), Some(run));
+    }
+}

@@ -1,0 +1,79 @@
+//! Blobs in the object store, by their hash. A record is appended only after the object that it names, so no record names a missing object.
+
+use std::fmt::Write as _;
+
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt as _;
+
+use super::error::Error;
+use super::fleet::Fleet;
+
+/// The largest object that is read, in bytes: more than the largest save, and than most repositories.
+const MAX_OBJECT: u64 = 1 << 30;
+
+/// The name of an object: the SHA-256 of its bytes, and their number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ObjectId {
+    sha256: String,
+    size: u64,
+}
+
+impl ObjectId {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let mut sha256 = String::new();
+        for byte in digest(&SHA256, bytes).as_ref() {
+            let _never_fails = write!(sha256, "{byte:02x}");
+        }
+        let size = bytes.len() as u64;
+        Self { sha256, size }
+    }
+
+    /// Returns the SHA-256 in hexadecimal digits.
+    #[must_use]
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+}
+
+impl Fleet {
+    /// Stores an object. To store the same bytes again is no error, and sends nothing.
+    pub(super) async fn put_object(&self, bytes: &[u8]) -> Result<ObjectId, Error> {
+        let id = ObjectId::of(bytes);
+        let store = self.objects().await?;
+        let stored = store.info(&id.sha256).await;
+        if stored.is_ok_and(|info| info.size as u64 == id.size && !info.deleted) {
+            return Ok(id);
+        }
+        let mut from = bytes;
+        let put = store.put(id.sha256.as_str(), &mut from).await;
+        put.map_err(|cause| Error::unavailable("store an object", cause))?;
+        Ok(id)
+    }
+
+    /// Reads an object, and checks its hash. `run` is the run that needs it, for the error.
+    pub(super) async fn get_object(&self, run: &str, id: &ObjectId) -> Result<Vec<u8>, Error> {
+        use async_nats::jetstream::object_store::GetErrorKind;
+        let wrong = |why: &str| {
+            let text = format!("object {} {why}", id.sha256);
+            Err(Error::damaged(run, text))
+        };
+        if id.size > MAX_OBJECT {
+            return wrong("is larger than 1 GiB");
+        }
+        let store = self.objects().await?;
+        let object = match store.get(&id.sha256).await {
+            Ok(object) => object,
+            Err(e) if e.kind() == GetErrorKind::NotFound => return wrong("is missing"),
+            Err(cause) => return Err(Error::unavailable("read an object", cause)),
+        };
+        let mut bytes = Vec::new();
+        let mut limited = object.take(id.size + 1);
+        let read = limited.read_to_end(&mut bytes).await;
+        read.map_err(|cause| Error::unavailable("read an object", cause))?;
+        match ObjectId::of(&bytes) == *id {
+            true => Ok(bytes),
+            false => wrong("has other bytes than its name says"),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The parts from which a worker makes the directory of a run: its base, its records, its blobs and its code.
+
+use std::collections::BTreeMap;
+
+use checkpoint_store::{Record, Seq};
+use rlm_store::RunId;
+
+use super::error::{Error, Kind};
+use super::fleet::Fleet;
+use super::journal::RunJournal;
+use super::objects::ObjectId;
+use super::record::Code;
+use crate::RecordKind;
+
+/// The code of a run as bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunCode {
+    /// The commit with which the run began.
+    pub base: String,
+    /// The commit of the last save.
+    pub commit: String,
+    /// The git bundles, to be fetched in this order.
+    pub bundles: Vec<Vec<u8>>,
+}
+
+impl RunCode {
+    /// Returns each commit with its bundle, in the order in which they are fetched.
+    #[must_use]
+    pub fn commits(&self) -> Vec<(&str, &[u8])> {
+        let commits = [self.base.as_str(), self.commit.as_str()];
+        let bundles = self.bundles.iter().map(Vec::as_slice);
+        commits.into_iter().zip(bundles).collect()
+    }
+}
+
+/// The parts of a run, for `Project::unpack_claimed` of `rlm-store`.
+#[derive(Clone, Debug)]
+pub struct RunParts {
+    /// The archive of the base.
+    pub base: Vec<u8>,
+    /// The records of the saves after the base, in order.
+    pub records: Vec<Record>,
+    /// The blobs, with their names.
+    pub blobs: Vec<(String, Vec<u8>)>,
+    /// The code; `None` for a run without a repository.
+    pub code: Option<RunCode>,
+    /// The objects of the blobs, with which [`NatsReplica`](super::NatsReplica) avoids to store them again.
+    pub stored_blobs: BTreeMap<String, ObjectId>,
+    /// The number of the newest save.
+    pub newest: Seq,
+}
+
+impl RunJournal {
+    /// Reads all records of the run up to the claim with the number `claim`.
+    ///
+    /// # Errors
+    /// [`Error::is_unavailable`] if the server does not answer; another error if a record is missing, damaged or newer than this program.
+    pub(super) async fn parts(&self, claim: u64) -> Result<RunParts, Error> {
+        let run = self.run.as_str();
+        let damaged = |why: &str| Error::damaged(run, why);
+        let first = self.next(1).await?;
+        let first = first.filter(|first| first.facts.kind == RecordKind::Base);
+        let first = first.ok_or_else(|| damaged("its first record is not its base"))?;
+        let base_code = first.meta.code.clone();
+        let mut seq = first.facts.seq;
+        let base = self.body(first).await?;
+        let (mut records, mut blobs) = (Vec::new(), BTreeMap::new());
+        let (mut code, mut newest) = (base_code.clone(), Seq::ZERO);
+        while seq < claim {
+            let next = self.next(seq + 1).await?;
+            let record = next.ok_or_else(|| damaged("its claim is missing"))?;
+            seq = record.facts.seq;
+            let (kind, blob, save) = (
+                record.facts.kind,
+                record.meta.blob.clone(),
+                record.meta.save,
+            );
+            code.clone_from(&record.meta.code);
+            match kind {
+                RecordKind::Unknown => {
+                    let run = run.to_owned();
+                    return Err(Kind::Newer { run }.into());
+                }
+                _ if blob.is_none() && save.is_none() => {}
+                _ => {
+                    let body = self.body(record).await?;
+                    match blob {
+                        Some(name) => drop(blobs.insert(name, body)),
+                        None => {
+                            let from = format!("record {seq} of run {run}");
+                            let record = Record::parse(body, from);
+                            let record = record.map_err(|e| damaged(&e.to_string()))?;
+                            newest = record.seq();
+                            records.push(record);
+                        }
+                    }
+                }
+            }
+        }
+        let code = self.code(base_code, code).await?;
+        Ok(RunParts {
+            base,
+            records,
+            stored_blobs: { blobs.iter() }
+                .map(|(name, bytes)| (name.clone(), ObjectId::of(bytes)))
+                .collect(),
+            blobs: blobs.into_iter().collect(),
+            code,
+            newest,
+        })
+    }
+
+    /// Reads the bundles of the code of the base and of a later record.
+    async fn code(&self, base: Option<Code>, last: Option<Code>) -> Result<Option<RunCode>, Error> {
+        let (Some(base), Some(last)) = (base, last) else {
+            return Ok(None);
+        };
+        let run = self.run.as_str();
+        let mut bundles = vec![self.fleet.get_object(run, &base.bundle).await?];
+        if last.bundle != base.bundle {
+            bundles.push(self.fleet.get_object(run, &last.bundle).await?);
+        }
+        Ok(Some(RunCode {
+            base: base.commit,
+            commit: last.commit,
+            bundles,
+        }))
+    }
+}
+
+impl Fleet {
+    /// Reads the code of the last save of a run; `None` if the fleet has none.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_unavailable`] if the server does not answer.
+    pub async fn code(&self, run: &RunId) -> Result<Option<RunCode>, Error> {
+        let journal = RunJournal::new(self, run).await?;
+        let (first, last) = (journal.next(1).await?, self.last(run).await?);
+        let first = first.and_then(|first| first.meta.code);
+        journal.code(first, last.meta.code).await
+    }
+}

@@ -1,0 +1,291 @@
+//! A record of a run as a message: its facts as JSON, and its body. A newer program may add fields, which do not change a decision of this one.
+
+use checkpoint_store::Seq;
+use loop_state::{Head, LastCheck, StopCause, StopReason, UsageTotal};
+use rlm_store::RunHead;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::objects::ObjectId;
+use crate::{LastRecord, Progress, RecordId, RecordKind};
+
+/// The version of the form of a record. A record with a higher number has a form that this program does not know.
+const VERSION: u32 = 1;
+
+/// The facts about a run that a list of runs shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The title of the run.
+    pub title: Option<String>,
+    /// The name of the current phase.
+    pub phase: String,
+    /// The number of the current iteration in its phase, from 1; 0 before the first.
+    pub iteration: u32,
+    /// The number of attempts of the whole run.
+    pub attempts: u64,
+    /// The usage of the run, as its agents report it.
+    pub usage: UsageTotal,
+    /// How the last check ended.
+    pub last_check: Option<LastCheck>,
+    /// Why the run has ended, or why its process stopped.
+    pub reason: Option<StopReason>,
+    /// The commit of the last save.
+    pub commit: Option<String>,
+}
+
+impl RunSummary {
+    /// Returns the summary of a saved head.
+    #[must_use]
+    pub fn of(head: &RunHead) -> Self {
+        let machine = &head.machine;
+        Self {
+            title: head.settings.title.clone(),
+            phase: machine.phase_rules().name.clone(),
+            iteration: machine.iteration,
+            attempts: u64::from(machine.counts.attempts),
+            usage: machine.usage,
+            last_check: machine.last_check,
+            reason: { machine.end.as_ref() }.map(|end| end.reason.clone()),
+            commit: head.git_commit.clone(),
+        }
+    }
+}
+
+/// Returns how far a save brings the run. `before` is the number of complete iterations at the save before.
+///
+/// A run that a signal stopped continues on another worker. A run that a person stopped has ended: no worker claims it again.
+pub(super) fn progress(machine: &Head, before: u32) -> Progress {
+    match machine.end.as_ref().map(|end| &end.reason) {
+        Some(StopReason::Stopped(StopCause::Terminated | StopCause::HungUp)) => Progress::Working,
+        Some(_) => Progress::RunEnded,
+        None if completed(machine) > before => Progress::IterationCompleted,
+        None => Progress::Working,
+    }
+}
+
+/// Returns the number of complete iterations of a run.
+pub(super) fn completed(machine: &Head) -> u32 {
+    machine.counts.iterations
+}
+
+/// The code of a run: a commit, and the git bundle that has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Code {
+    /// The id of the commit.
+    pub(super) commit: String,
+    /// The bundle. That of the base has the whole history; each later one only the commits since the base.
+    pub(super) bundle: ObjectId,
+}
+
+/// A record as the server has it.
+#[derive(Clone, Debug)]
+pub struct StoredRecord {
+    /// The facts that the decisions need.
+    pub facts: LastRecord,
+    /// The facts that a list of runs shows; `None` if the record has none, or a newer program wrote it.
+    pub summary: Option<RunSummary>,
+    /// The time at which the server stored the record, in milliseconds since 1970.
+    pub stored_at: i64,
+    pub(super) meta: Meta,
+    /// The body, unless it is an object.
+    pub(super) body: Vec<u8>,
+}
+
+/// The JSON of a record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Meta {
+    v: u32,
+    /// The id, in hexadecimal digits.
+    id: String,
+    kind: String,
+    epoch: u64,
+    stalled: u32,
+    /// The object with the body, if the body is not in the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) object: Option<ObjectId>,
+    /// The number of the save.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) save: Option<u64>,
+    /// The name of the blob that the body is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) blob: Option<String>,
+    /// The code of the run from this record on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<Code>,
+    /// The pool of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pool: Option<String>,
+    /// The worker that appended the newest claim, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) worker: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summary: Option<Value>,
+}
+
+impl Meta {
+    pub(super) fn new(id: RecordId, epoch: u64, kind: RecordKind, stalled: u32) -> Self {
+        Self {
+            v: VERSION,
+            id: format!("{:032x}", id.bits()),
+            kind: name_of(kind).into(),
+            epoch,
+            stalled,
+            object: None,
+            save: None,
+            blob: None,
+            code: None,
+            pool: None,
+            worker: None,
+            summary: None,
+        }
+    }
+
+    pub(super) fn set_summary(&mut self, summary: &RunSummary) {
+        self.summary = serde_json::to_value(summary).ok();
+    }
+
+    /// Takes over what an earlier record says about the run.
+    pub(super) fn keep(&mut self, earlier: &Self) {
+        self.code.clone_from(&earlier.code);
+        self.pool.clone_from(&earlier.pool);
+        self.worker.clone_from(&earlier.worker);
+        self.summary.clone_from(&earlier.summary);
+    }
+
+    pub(super) fn set_save(&mut self, save: Seq) {
+        self.save = Some(save.get());
+    }
+}
+
+const NAMES: [(RecordKind, &str); 10] = [
+    (RecordKind::Base, "base"),
+    (RecordKind::Claim, "claim"),
+    (RecordKind::Save(Progress::Working), "save"),
+    (RecordKind::Save(Progress::IterationCompleted), "iteration"),
+    (RecordKind::Save(Progress::RunEnded), "end"),
+    (RecordKind::Undo, "undo"),
+    (RecordKind::Phase, "phase"),
+    (RecordKind::Release, "release"),
+    (RecordKind::Park, "park"),
+    (RecordKind::Unpark, "unpark"),
+];
+
+fn name_of(kind: RecordKind) -> &'static str {
+    let found = NAMES.iter().find(|(known, _)| *known == kind);
+    found.map_or("unknown", |(_, name)| name)
+}
+
+fn kind_of(meta: &Meta) -> RecordKind {
+    let found = NAMES.iter().find(|(_, name)| *name == meta.kind);
+    let known = found.filter(|_| meta.v <= VERSION);
+    known.map_or(RecordKind::Unknown, |(kind, _)| *kind)
+}
+
+/// Returns the bytes of a message: the length of the JSON in four bytes, the JSON, and the body.
+pub(super) fn encode(meta: &Meta, body: &[u8]) -> Vec<u8> {
+    let json = serde_json::to_vec(meta).expect("a record has only text keys");
+    let length = u32::try_from(json.len()).expect("a message is smaller than 4 GiB");
+    [&length.to_le_bytes(), &json[..], body].concat()
+}
+
+/// Parses the bytes of a message. They may come from an attacker.
+pub(super) fn decode(seq: u64, stored_at: i64, bytes: &[u8]) -> Result<StoredRecord, String> {
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or("it has no length")?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (json, body) = rest.split_at_checked(length).ok_or("it is cut off")?;
+    let meta: Meta = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    let id = u128::from_str_radix(&meta.id, 16).map_err(|_| "its id is no hexadecimal number")?;
+    let summary = meta.summary.clone();
+    Ok(StoredRecord {
+        facts: LastRecord {
+            seq,
+            id: RecordId::new(id),
+            epoch: meta.epoch,
+            kind: kind_of(&meta),
+            stalled: meta.stalled,
+        },
+        summary: summary.and_then(|summary| serde_json::from_value(summary).ok()),
+        stored_at,
+        meta,
+        body: body.to_vec(),
+    })
+}
+
+impl StoredRecord {
+    /// Returns the pool of the run.
+    #[must_use]
+    pub fn pool(&self) -> Option<&str> {
+        self.meta.pool.as_deref()
+    }
+
+    /// Returns the name of the worker that appended the newest claim, for people.
+    #[must_use]
+    pub fn worker(&self) -> Option<&str> {
+        self.meta.worker.as_deref()
+    }
+
+    /// Returns whether no worker claims the run any more, unless a person lets them.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(
+            self.facts.kind,
+            RecordKind::Save(Progress::RunEnded) | RecordKind::Park
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn meta(kind: RecordKind) -> Meta {
+        Meta::new(RecordId::new(7 << 100), 3, kind, 2)
+    }
+
+    #[test]
+    fn each_kind_survives_its_message() {
+        for (kind, _) in NAMES {
+            let bytes = encode(&meta(kind), b"body");
+            let read = decode(9, 1, &bytes).unwrap();
+            let facts = LastRecord {
+                seq: 9,
+                id: RecordId::new(7 << 100),
+                epoch: 3,
+                kind,
+                stalled: 2,
+            };
+            assert_eq!((read.facts, &read.body[..]), (facts, &b"body"[..]));
+        }
+    }
+
+    #[test]
+    fn unknown_fields_change_nothing_and_a_newer_form_is_unknown() {
+        let with = |change: fn(&mut Value)| {
+            let mut json = serde_json::to_value(meta(RecordKind::Claim)).unwrap();
+            change(&mut json);
+            let json = serde_json::to_vec(&json).unwrap();
+            let length = u32::try_from(json.len()).unwrap().to_le_bytes();
+            decode(1, 0, &[&length[..], &json].concat()).unwrap()
+        };
+        let more = with(|json| json["colour"] = "red".into());
+        assert_eq!(more.facts.kind, RecordKind::Claim);
+        let newer = with(|json| json["v"] = 2.into());
+        assert_eq!(newer.facts.kind, RecordKind::Unknown);
+        let other = with(|json| json["kind"] = "lease".into());
+        assert_eq!(other.facts.kind, RecordKind::Unknown);
+        let summary = with(|json| json["summary"] = "text".into());
+        assert_eq!(
+            (summary.facts.kind, summary.summary),
+            (RecordKind::Claim, None)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_record_or_an_error(bytes: Vec<u8>) {
+            let _record_or_error = decode(1, 0, &bytes);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests against a real NATS server on loopback. Without a server they skip themselves: `cargo xtask tools --install` downloads one.
+
+mod appends;
+mod runs;
+mod server;
+mod workers;

@@ -1,0 +1,285 @@
+//! Workers that race, die, freeze and give runs back.
+
+use std::time::{Duration, Instant};
+
+use super::runs::{claim, ended, open, pool, run, submit};
+use super::server::{DEADLINE, LEASE, Server};
+use crate::nats::*;
+use crate::{Moment, RecordKind};
+use loop_state::StopReason;
+use tokio::sync::watch;
+
+/// A process of a test.
+#[derive(Clone)]
+struct TestProcess {
+    state: watch::Sender<ProcessState>,
+    /// Whether the process ends when it gets a stop.
+    obeys: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ProcessState {
+    kill_at: Vec<Moment>,
+    stops: u32,
+    kills: u32,
+    is_gone: bool,
+}
+
+impl TestProcess {
+    fn new(obeys: bool) -> Self {
+        let state = watch::Sender::new(ProcessState::default());
+        Self { state, obeys }
+    }
+
+    fn seen(&self) -> ProcessState {
+        self.state.borrow().clone()
+    }
+
+    fn exit(&self) {
+        self.state.send_modify(|state| state.is_gone = true);
+    }
+}
+
+impl RunProcess for TestProcess {
+    fn kill_at(&mut self, at: Moment) {
+        self.state.send_modify(|state| state.kill_at.push(at));
+    }
+
+    fn stop(&mut self) {
+        self.state.send_modify(|state| {
+            state.stops += 1;
+            state.is_gone |= self.obeys;
+        });
+    }
+
+    fn kill(&mut self) {
+        self.state.send_modify(|state| {
+            state.kills += 1;
+            state.is_gone = true;
+        });
+    }
+
+    async fn gone(&mut self) {
+        let mut state = self.state.subscribe();
+        let _gone = state.wait_for(|state| state.is_gone).await;
+    }
+}
+
+#[tokio::test]
+async fn exactly_one_of_several_workers_claims_a_run() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let workers = (0..6).map(|_| {
+        let address = server.address();
+        tokio::spawn(async move {
+            let fleet = super::server::connect(&address).await;
+            let delivery = fleet.pull(&pool(), LEASE).await.unwrap()?;
+            match delivery.decide("racer").await.unwrap() {
+                ClaimDecision::Claimed(claimed) => Some(claimed),
+                _ => None,
+            }
+        })
+    });
+    let mut claims = Vec::new();
+    for worker in workers.collect::<Vec<_>>() {
+        claims.extend(worker.await.unwrap());
+    }
+    assert_eq!(claims.len(), 1);
+    assert_eq!(claims[0].epoch(), 1);
+}
+
+#[tokio::test]
+async fn run_of_a_dead_worker_is_taken_over_when_its_lease_ends() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let dead = super::server::connect(&server.address()).await;
+    let first = claim(&dead).await;
+    assert_eq!(first.epoch(), 1);
+    let begun = Instant::now();
+    drop((first, dead));
+    let second = claim(&fleet).await;
+    assert_eq!(second.epoch(), 2);
+    let took = begun.elapsed();
+    assert!(took > LEASE / 2, "taken over within the lease: {took:?}");
+    assert!(took < DEADLINE, "{took:?}");
+}
+
+#[tokio::test]
+async fn run_of_a_living_owner_is_left_alone() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let owner = claim(&fleet).await;
+    // The owner answers probes, and its renewals are lost.
+    owner.lease.end();
+    let other = super::server::connect(&server.address()).await;
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < DEADLINE);
+        let Some(delivery) = other.pull(&pool(), LEASE).await.unwrap() else {
+            continue;
+        };
+        let decision = delivery.decide("other").await.unwrap();
+        assert!(matches!(decision, ClaimDecision::LeftAlone), "{decision:?}");
+        break;
+    }
+    let last = fleet.last(&run()).await.unwrap();
+    assert_eq!(last.facts.epoch, owner.epoch());
+}
+
+#[tokio::test]
+async fn renewals_move_the_kill_time_and_keep_the_run() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let claimed = claim(&fleet).await;
+    let process = TestProcess::new(true);
+    let supervised = tokio::spawn(claimed.supervise(process.clone(), std::future::pending()));
+    let begun = Instant::now();
+    let mut seen = process.state.subscribe();
+    // For two leases, the server delivers the run to nobody else.
+    while begun.elapsed() < 2 * LEASE {
+        assert!(fleet.pull(&pool(), LEASE).await.unwrap().is_none());
+    }
+    let moved = seen.wait_for(|state| state.kill_at.len() > 4);
+    let moved = tokio::time::timeout(DEADLINE, moved)
+        .await
+        .unwrap()
+        .unwrap();
+    let times = moved.kill_at.clone();
+    drop(moved);
+    assert!(times.is_sorted(), "{times:?}");
+    assert_eq!(process.seen().kills, 0);
+    process.exit();
+    // The process ended without an end of the run.
+    let end = supervised.await.unwrap();
+    assert!(matches!(end, SupervisionEnd::LeftAlone), "{end:?}");
+}
+
+#[tokio::test]
+async fn process_is_killed_before_the_lease_ends_while_the_server_is_away() {
+    let Some(mut server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let claimed = claim(&fleet).await;
+    let process = TestProcess::new(true);
+    let supervised = tokio::spawn(claimed.supervise(process.clone(), std::future::pending()));
+    let mut state = process.state.subscribe();
+    let renewed = state.wait_for(|state| state.kill_at.len() > 2);
+    let renewed = tokio::time::timeout(DEADLINE, renewed).await.unwrap();
+    drop(renewed.unwrap());
+    server.kill();
+    let end = tokio::time::timeout(DEADLINE, supervised).await.unwrap();
+    assert!(matches!(end.unwrap(), SupervisionEnd::LeaseLost));
+    let seen = process.seen();
+    assert_eq!(seen.kills, 1);
+    // The guard of a real process would have killed it at this time, without the worker.
+    let last = seen.kill_at.last().unwrap();
+    assert!(now() >= *last);
+}
+
+#[tokio::test]
+async fn released_run_is_claimed_at_once() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let claimed = claim(&fleet).await;
+    let process = TestProcess::new(true);
+    let supervised = claimed.supervise(process.clone(), std::future::ready(()));
+    let end = supervised.await;
+    assert!(matches!(end, SupervisionEnd::HandedOver), "{end:?}");
+    assert_eq!((process.seen().stops, process.seen().kills), (1, 0));
+    let last = fleet.last(&run()).await.unwrap();
+    assert_eq!(
+        (last.facts.kind, last.facts.stalled),
+        (RecordKind::Release, 0)
+    );
+    // The first request gets the run: it waits for a quarter of a lease at most.
+    let delivery = fleet.pull(&pool(), LEASE).await.unwrap().unwrap();
+    let decision = delivery.decide("next").await.unwrap();
+    let ClaimDecision::Claimed(next) = decision else {
+        panic!("{decision:?}")
+    };
+    assert_eq!(next.epoch(), 2);
+}
+
+#[tokio::test]
+async fn process_that_ignores_a_stop_is_killed_and_released() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let claimed = claim(&fleet).await;
+    let process = TestProcess::new(false);
+    let end = claimed
+        .supervise(process.clone(), std::future::ready(()))
+        .await;
+    assert!(matches!(end, SupervisionEnd::HandedOver), "{end:?}");
+    assert_eq!((process.seen().stops, process.seen().kills), (1, 1));
+}
+
+#[tokio::test]
+async fn ended_run_is_acknowledged_and_never_delivered_again() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let claimed = claim(&fleet).await;
+    let mut opened = open(&server, &claimed).await;
+    let process = TestProcess::new(true);
+    let supervised = tokio::spawn(claimed.supervise(process.clone(), std::future::pending()));
+    opened.head.machine.end = Some(ended(&StopReason::AllIterationsRan));
+    opened.journal.save(&opened.head).await.unwrap();
+    process.exit();
+    let SupervisionEnd::RunEnded(last) = supervised.await.unwrap() else {
+        panic!("the run has ended")
+    };
+    let reason = last.summary.unwrap().reason;
+    assert_eq!(reason, Some(StopReason::AllIterationsRan));
+    let waited = fleet.wait(&run()).await.unwrap();
+    assert!(waited.is_over());
+    let begun = Instant::now();
+    while begun.elapsed() < LEASE + Duration::from_millis(500) {
+        assert!(fleet.pull(&pool(), LEASE).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn run_is_parked_after_three_claims_without_an_iteration() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    for epoch in 1..=3 {
+        let claimed = claim(&fleet).await;
+        assert_eq!(claimed.epoch(), epoch);
+    }
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < DEADLINE);
+        if let Some(delivery) = fleet.pull(&pool(), LEASE).await.unwrap() {
+            let decision = delivery.decide("fourth").await.unwrap();
+            assert!(matches!(decision, ClaimDecision::Over), "{decision:?}");
+            break;
+        }
+    }
+    let rows = fleet.runs().await.unwrap();
+    assert_eq!(rows[0].state(), "parked");
+}
