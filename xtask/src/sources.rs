@@ -166,7 +166,9 @@ pub(crate) fn items_of(test: &str) -> impl Iterator<Item = String> {
 }
 
 fn item(word: &str) -> Option<String> {
-    const LETTERS: [char; 12] = ['s', 'j', 'c', 'l', 'x', 'p', 'd', 'h', 'w', 'k', 'a', 'v'];
+    const LETTERS: [char; 13] = [
+        's', 'j', 'c', 'l', 'x', 'p', 'd', 'h', 'w', 'k', 'a', 'v', 'f',
+    ];
     let number = word.strip_prefix(LETTERS)?;
     let digits = number.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
     let clause = &number[digits.len()..];
