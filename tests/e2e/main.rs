@@ -39,6 +39,7 @@ mod fakes;
 mod first_check;
 mod first_day;
 mod first_day_story;
+mod fleet;
 mod floods;
 mod full_disk;
 mod git;

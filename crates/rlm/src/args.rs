@@ -20,7 +20,9 @@ use crate::exit::Code;
 use crate::preset::Preset;
 
 mod checkpoints;
+mod fleet;
 mod live;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -28,7 +30,14 @@ mod view;
 pub(crate) use checkpoints::{
     CheckpointsArgs, CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ShowArgs,
 };
+pub(crate) use fleet::{FLEET_WORK, FleetArgs};
+#[cfg(feature = "fleet")]
+pub(crate) use fleet::{
+    FleetCommand, FleetFetchArgs, FleetInitArgs, FleetPsArgs, FleetRunArgs, FleetServerArgs,
+    FleetWaitArgs, FleetWorkerArgs,
+};
 pub(crate) use live::{AttachArgs, InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopArgs};
+pub(crate) use runs::RunsArgs;
 pub(crate) use view::ViewArgs;
 #[cfg(feature = "view")]
 pub(crate) use view::ViewCommand;
@@ -43,7 +52,7 @@ pub(crate) const VERSION: &str = match option_env!("RLM_VERSION") {
 const GLOBAL: &str = "Global options";
 
 /// The groups of commands in the help of `rlm`.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Runs",
         &["init", "run", "resume", "status", "logs", "report"],
@@ -65,6 +74,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Results and saved states",
         &["merge", "drop", "checkpoints", "clean"],
     ),
+    ("Several machines", &["fleet"]),
     (
         "rlm itself",
         &["demo", "doctor", "config", "completions", "man"],
@@ -150,6 +160,8 @@ pub(crate) enum Command {
     Drop(WorktreeArgs),
     /// Delete old runs
     Clean(CleanArgs),
+    /// Run loops on several machines
+    Fleet(Box<FleetArgs>),
     /// Write rlm.toml and PROMPT.md; files that exist stay
     #[command(after_help = INIT)]
     Init(InitArgs),
@@ -167,6 +179,9 @@ pub(crate) enum Command {
     /// Act as the agent of the demo
     #[command(name = DEMO_AGENT, hide = true)]
     DemoAgent(DemoAgentArgs),
+    /// Be the process of a claimed run of a fleet
+    #[command(name = FLEET_WORK, hide = true)]
+    FleetWork,
     /// Print the words that can complete a command line
     #[command(name = COMPLETE, hide = true)]
     Complete(CompleteArgs),
@@ -642,15 +657,6 @@ pub(crate) struct StatusArgs {
     /// Exit with 0 only if a process works on RUN and its loop is not stuck: for a liveness probe
     #[arg(long, requires = "run", conflicts_with = "json")]
     pub(crate) alive: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct RunsArgs {
-    /// The run [default: all runs of the project]
-    pub(crate) run: Option<String>,
-    /// Print one JSON object per run
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// The time from which records are shown.

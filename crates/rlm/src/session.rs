@@ -194,6 +194,32 @@ impl Session {
         }
     }
 
+    /// Waits for work that ends by itself after a shutdown of this process: `shutdown` is cancelled then.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn run_until_shutdown<F: Future>(
+        &self,
+        shutdown: &tokio_util::sync::CancellationToken,
+        work: F,
+    ) -> F::Output {
+        let mut start = self.interrupts.push("worker");
+        self.runtime.block_on(async {
+            let begin = async {
+                tokio::select! {
+                    biased;
+                    _ = self.interrupts.shutdown_cause() => {}
+                    () = async { start.notified().await.escalate() } => {}
+                }
+                shutdown.cancel();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                biased;
+                done = work => done,
+                () = begin => unreachable!("this future never completes"),
+            }
+        })
+    }
+
     /// Runs the loop to its end, and exits as the contract of the command line requires: the caller has nothing left to do.
     pub(crate) fn run_to_end(
         self,

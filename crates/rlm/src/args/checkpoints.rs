@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use rlm_store::RunId;
 
-use crate::args::RunsArgs;
+use super::runs::RunsArgs;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = CHECKPOINT_EXAMPLES)]

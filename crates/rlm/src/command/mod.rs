@@ -9,6 +9,7 @@ pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod fleet;
 pub(crate) mod init;
 pub(crate) mod live;
 pub(crate) mod logs;

@@ -1,0 +1,165 @@
+//! The arguments of `rlm fleet`: runs on several machines.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Subcommand};
+use rlm_store::RunId;
+use rlm_text::duration;
+
+use super::RunArgs;
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+A fleet runs the loops of a project on several machines. Its queue and the state of its runs are on a NATS server (version 2.12 or later, with \
+JetStream). If a worker dies, another one continues its runs from their last save.
+
+Examples:
+  rlm fleet init --nats nats://nats.example:4222     # once
+  rlm fleet worker --pool main --slots 4             # on each machine
+  rlm fleet run --until 'cargo test' --agent claude
+  rlm fleet ps")]
+pub(crate) struct FleetArgs {
+    #[command(subcommand)]
+    pub(crate) what: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Create the streams of a fleet on the server
+    #[command(after_help = "\
+Can be repeated: it changes existing streams to these settings, removes nothing, and prints what it did.
+
+Examples:
+  rlm fleet init --nats nats://nats.example:4222 --replicas 3
+  rlm fleet init --pool main --pool gpu --lease 30s")]
+    Init(FleetInitArgs),
+    /// Work on the runs of a pool
+    #[command(after_help = "\
+The worker uses the agents, logins and tools of this machine, and needs no open port. SIGTERM and Ctrl-C hand its runs over to other workers.
+
+Examples:
+  rlm fleet worker --pool main --slots 4
+  rlm -C /var/lib/rlm fleet worker --name build-7")]
+    Worker(FleetWorkerArgs),
+    /// Submit a run to a pool
+    #[command(after_help = "\
+The run begins with the current commit, and commits each iteration. It needs no longer connection: close the laptop.
+
+Examples:
+  rlm fleet run --until 'cargo test' --agent claude --pool main
+  rlm fleet run --run-id nightly --until 'make check' --max-cost 20
+  rlm fleet wait nightly && rlm fleet fetch nightly")]
+    Run(Box<FleetRunArgs>),
+    /// List the runs of the fleet
+    #[command(after_help = "\
+Examples:
+  rlm fleet ps
+  rlm fleet ps --json")]
+    Ps(FleetPsArgs),
+    /// Wait for the end of a run, and exit with its code
+    #[command(after_help = "\
+Examples:
+  rlm fleet wait RUN && rlm fleet fetch RUN")]
+    Wait(FleetWaitArgs),
+    /// Fetch the commits of a run into the branch rlm/RUN
+    #[command(after_help = "\
+Examples:
+  rlm fleet fetch RUN      # and then: git merge rlm/RUN")]
+    Fetch(FleetFetchArgs),
+}
+
+/// The hidden command under which this program works on a claimed run.
+pub(crate) const FLEET_WORK: &str = "__fleet-work";
+
+/// The address of a fleet.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct FleetServerArgs {
+    /// The NATS server of the fleet
+    #[arg(
+        long = "nats",
+        value_name = "URL",
+        env = "RLM_FLEET_NATS",
+        hide_env_values = true,
+        default_value = "nats://127.0.0.1:4222",
+        hide_default_value = true,
+        long_help = "The NATS server of the fleet, or several separated by commas; a user and a password can be in the URL, and are \
+            then better given in the variable [default: RLM_FLEET_NATS, or nats://127.0.0.1:4222]"
+    )]
+    pub(crate) servers: String,
+    /// The name of the fleet, if several use one server
+    #[arg(long, value_name = "NAME", default_value = "rlm")]
+    pub(crate) namespace: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetInitArgs {
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+    /// The number of servers that have each stream: 1 or 3
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) replicas: usize,
+    /// The time after which another worker takes over the runs of a dead one; at least 2s
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "60s")]
+    pub(crate) lease: Duration,
+    /// A pool of workers; can be repeated
+    #[arg(long = "pool", value_name = "NAME", default_value = "main")]
+    pub(crate) pools: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetWorkerArgs {
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+    /// The pool whose runs this worker takes
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub(crate) pool: String,
+    /// The number of runs at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) slots: u32,
+    /// The name of this worker, for people [default: the pid]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The directory for the working trees of its runs
+    #[arg(long, value_name = "DIR", default_value = "rlm-worker")]
+    pub(crate) place: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetRunArgs {
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+    /// The pool whose workers may take the run
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub(crate) pool: String,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetPsArgs {
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+    /// Print one JSON object for each run
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetWaitArgs {
+    /// The run
+    pub(crate) run: RunId,
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetFetchArgs {
+    /// The run
+    pub(crate) run: RunId,
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+}

@@ -1,0 +1,70 @@
+//! `rlm fleet`: submits runs to a fleet, works on them, and shows them.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::args::FleetArgs;
+use crate::exit::Failure;
+
+#[cfg(feature = "fleet")]
+mod show;
+#[cfg(feature = "fleet")]
+mod submit;
+#[cfg(feature = "fleet")]
+mod work;
+#[cfg(feature = "fleet")]
+mod worker;
+
+#[cfg(feature = "fleet")]
+pub(crate) fn execute(directory: &Path, args: FleetArgs) -> Result<ExitCode, Failure> {
+    use crate::args::FleetCommand;
+    match args.what {
+        FleetCommand::Init(args) => submit::init(&args),
+        FleetCommand::Worker(args) => worker::execute(directory, args),
+        FleetCommand::Run(args) => submit::execute(directory, *args),
+        FleetCommand::Ps(args) => show::ps(&args),
+        FleetCommand::Wait(args) => show::wait(&args),
+        FleetCommand::Fetch(args) => show::fetch(directory, &args),
+    }
+}
+
+#[cfg(not(feature = "fleet"))]
+pub(crate) fn execute(_: &Path, _: FleetArgs) -> Result<ExitCode, Failure> {
+    // The command is known in each build, so that its help is the same everywhere.
+    Err(no_client())
+}
+
+#[cfg(not(feature = "fleet"))]
+fn no_client() -> Failure {
+    Failure::failed(
+        "this build of rlm has no client for a fleet; install a release, or build rlm with --features fleet",
+    )
+}
+
+/// Works on a claimed run. A worker starts this program for it.
+#[cfg(feature = "fleet")]
+pub(crate) fn work() -> Result<ExitCode, Failure> {
+    work::execute()
+}
+
+#[cfg(not(feature = "fleet"))]
+pub(crate) fn work() -> Result<ExitCode, Failure> {
+    Err(no_client())
+}
+
+#[cfg(feature = "fleet")]
+impl From<rlm_fleet::nats::Error> for Failure {
+    fn from(error: rlm_fleet::nats::Error) -> Self {
+        use crate::exit::Code;
+        let code = if error.is_usage() {
+            Code::Usage
+        } else if error.is_not_found() {
+            Code::NotFound
+        } else if error.is_fenced() {
+            Code::Held
+        } else {
+            Code::Failed
+        };
+        Self::new(code, error.to_string())
+    }
+}

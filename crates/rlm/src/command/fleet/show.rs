@@ -1,0 +1,146 @@
+//! `rlm fleet ps`, `wait` and `fetch`: the runs of a fleet, the end of one, and its commits.
+
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rlm_fleet::RecordKind;
+use rlm_fleet::nats::{RunRow, StoredRecord};
+use rlm_store::{Project, RunId};
+use rlm_text::escape::plain;
+use rlm_text::money;
+use serde_json::{Value, json};
+
+use super::submit::connect;
+use crate::args::{FleetFetchArgs, FleetPsArgs, FleetWaitArgs};
+use crate::exit::{Code, Failure};
+use crate::session::Session;
+use crate::{hint, output, render};
+
+pub(crate) fn ps(args: &FleetPsArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin(true, false)?;
+    let rows = session.block_on(async {
+        let fleet = connect(&args.server, &session).await?;
+        fleet.runs().await
+    })?;
+    if rows.is_empty() && !args.json {
+        let rlm = hint::program_command();
+        anstream::eprintln!("the fleet has no run; to submit one: {rlm} fleet run --help");
+    }
+    for row in &rows {
+        let shown = RowView::of(&row.run, &row.last, row.state());
+        if !render::print(args.json, &shown) {
+            break;
+        }
+    }
+    Ok(Code::Done.into())
+}
+
+pub(crate) fn wait(args: &FleetWaitArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin(true, false)?;
+    let last = session.block_on(async {
+        let fleet = connect(&args.server, &session).await?;
+        fleet.wait(&args.run).await
+    })?;
+    let (run, code) = (args.run.clone(), code_of(&last));
+    let row = RunRow { run, last };
+    let shown = RowView::of(&row.run, &row.last, row.state());
+    render::print(args.json, &shown);
+    Ok(code.into())
+}
+
+/// Returns the exit code of an ended run: that of the same run on one machine. A parked run counts as stuck.
+fn code_of(last: &StoredRecord) -> Code {
+    let reason = last.summary.as_ref().and_then(|it| it.reason.as_ref());
+    match (last.facts.kind, reason) {
+        (RecordKind::Park, _) => Code::Stuck,
+        (_, Some(reason)) => Code::of(reason),
+        (_, None) => Code::Failed,
+    }
+}
+
+pub(crate) fn fetch(directory: &Path, args: &FleetFetchArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin(true, false)?;
+    let code = session.block_on(async {
+        let fleet = connect(&args.server, &session).await?;
+        fleet.code(&args.run).await
+    })?;
+    let Some(code) = code else {
+        return Err(Failure::failed(format!(
+            "run `{}` has no commits in the fleet",
+            args.run
+        )));
+    };
+    let (directory, branch) = (directory.to_owned(), format!("rlm/{}", args.run));
+    let (commit, shown) = (code.commit.clone(), branch.clone());
+    session.prepare(move || {
+        let project = Project::find(&directory)?;
+        Ok(project.fetch_bundles(&branch, &code.commits())?)
+    })?;
+    output::line(&format!("branch {shown} is at {commit}"));
+    Ok(Code::Done.into())
+}
+
+/// One run of a fleet, for people and programs.
+#[derive(Debug, serde::Serialize)]
+struct RowView {
+    run: RunId,
+    state: &'static str,
+    worker: Option<String>,
+    pool: Option<String>,
+    title: Option<String>,
+    phase: Option<String>,
+    iteration: u32,
+    attempts: u64,
+    usage: Value,
+    commit: Option<String>,
+    last_check: Value,
+    reason: Option<String>,
+    exit_code: Option<u8>,
+    epoch: u64,
+}
+
+impl RowView {
+    fn of(run: &RunId, last: &StoredRecord, state: &'static str) -> Self {
+        let summary = last.summary.clone();
+        let is_parked = last.facts.kind == RecordKind::Park;
+        let reason = match (
+            is_parked,
+            summary.as_ref().and_then(|it| it.reason.as_ref()),
+        ) {
+            (true, _) => Some("parked: several workers made no progress".to_owned()),
+            (_, reason) => reason.map(ToString::to_string),
+        };
+        let of = |value: Option<Value>| value.unwrap_or(Value::Null);
+        Self {
+            run: run.clone(),
+            state,
+            worker: last.worker().map(plain),
+            pool: last.pool().map(plain),
+            title: summary.as_ref().and_then(|it| it.title.clone()),
+            phase: summary.as_ref().map(|it| it.phase.clone()),
+            iteration: summary.as_ref().map_or(0, |it| it.iteration),
+            attempts: summary.as_ref().map_or(0, |it| it.attempts),
+            usage: of(summary.as_ref().map(|it| money::usage_json(it.usage))),
+            commit: summary.as_ref().and_then(|it| it.commit.clone()),
+            last_check: of(summary.as_ref().map(|it| json!(it.last_check))),
+            reason,
+            exit_code: last.is_over().then(|| code_of(last) as u8),
+            epoch: last.facts.epoch,
+        }
+    }
+}
+
+impl fmt::Display for RowView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  {}", self.run, self.state)?;
+        if let Some(reason) = &self.reason {
+            write!(f, ": {}", plain(reason))?;
+        }
+        write!(f, ", iteration {}", self.iteration)?;
+        match &self.worker {
+            Some(worker) if self.exit_code.is_none() => write!(f, ", worker {worker}"),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `rlm fleet worker`: claims runs, makes their working trees, and supervises a process for each.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use agent_subprocess::{ProcessTree, Signal, StdinMode, StopPolicy, TreeCommand};
+use cancellable_sleep::SleepGate;
+use rlm_fleet::Moment;
+use rlm_fleet::nats::{
+    ClaimDecision, Claimed, Error as FleetError, Fleet, Pool, ReplicaStart, RunParts, RunProcess,
+    SupervisionEnd,
+};
+use rlm_store::transfer::{ReplicatedRun, UnpackedRun};
+use rlm_store::{Project, RunId, state_dir};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+use super::work::WorkSpec;
+use crate::args::{FLEET_WORK, FleetServerArgs, FleetWorkerArgs};
+use crate::config;
+use crate::exit::{Code, Failure};
+use crate::output;
+use crate::session::{Session, refuse_nested};
+
+/// The stop budget of a run's process. The worker kills it 1.5 s after SIGTERM, and the guards need a part of that time.
+const RUN_STOP: &str = "1200ms";
+/// The wait after a failed request to the fleet.
+const RETRY: Duration = Duration::from_secs(1);
+
+pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin(true, false)?;
+    refuse_nested(false)?;
+    let pool: Pool = args.pool.parse()?;
+    let place = directory.join(&args.place);
+    let made = state_dir::make_private_directory(&place).and_then(|()| std::path::absolute(&place));
+    let place =
+        made.map_err(|e| Failure::failed(format!("can't create `{}`: {e}", place.display())))?;
+    let program = std::env::current_exe()
+        .map_err(|e| Failure::failed(format!("can't find the program file of rlm: {e}")))?;
+    let pid = std::process::id().to_string();
+    // Its waits end only when the hand-overs have ended, so it does not depend on the gate of the session.
+    let over = CancellationToken::new();
+    let gate = SleepGate::from_token(over.clone());
+    let shutdown = CancellationToken::new();
+    session.run_until_shutdown(&shutdown, async {
+        let fleet = Fleet::connect(&args.server.servers, &args.server.namespace, gate).await?;
+        let lease = fleet.lease_of(&pool).await?;
+        let name = args.name.unwrap_or_else(|| pid.clone());
+        output::line(&format!(
+            "worker {name} is ready for the runs of pool {pool}"
+        ));
+        let worker = Worker {
+            fleet,
+            server: args.server,
+            pool,
+            lease,
+            name,
+            place,
+            program,
+            shutdown: shutdown.clone(),
+        };
+        let mut slots = JoinSet::new();
+        for _ in 0..args.slots {
+            slots.spawn(worker.clone().serve());
+        }
+        slots.join_all().await;
+        over.cancel();
+        Ok::<_, FleetError>(())
+    })?;
+    Ok(Code::Done.into())
+}
+
+/// One worker. Each slot has a clone.
+#[derive(Clone)]
+struct Worker {
+    fleet: Fleet,
+    server: FleetServerArgs,
+    pool: Pool,
+    lease: Duration,
+    name: String,
+    place: PathBuf,
+    program: PathBuf,
+    shutdown: CancellationToken,
+}
+
+impl Worker {
+    /// Claims one run after the other until the shutdown.
+    async fn serve(self) {
+        while !self.shutdown.is_cancelled() {
+            let pulled = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return,
+                pulled = self.fleet.pull(&self.pool, self.lease) => pulled,
+            };
+            let delivery = match pulled {
+                Ok(Some(delivery)) => delivery,
+                Ok(None) => continue,
+                Err(e) => {
+                    self.wait_after(&e).await;
+                    continue;
+                }
+            };
+            match delivery.decide(&self.name).await {
+                Ok(ClaimDecision::Claimed(claimed)) => self.work(*claimed).await,
+                Ok(ClaimDecision::Over | ClaimDecision::LeftAlone) => {}
+                Err(e) => self.wait_after(&e).await,
+            }
+        }
+    }
+
+    async fn wait_after(&self, error: &FleetError) {
+        self.say(None, &error.to_string());
+        let gate = SleepGate::from_token(self.shutdown.child_token());
+        let _elapsed_or_over = gate.sleep(RETRY).await;
+    }
+
+    fn say(&self, run: Option<&RunId>, text: &str) {
+        let text = rlm_text::escape::safe(text);
+        match run {
+            Some(run) => output::line(&format!("[{run}] {text}")),
+            None => output::line(&text),
+        };
+    }
+
+    /// Works on a claimed run.
+    async fn work(&self, claimed: Claimed) {
+        let (run, epoch) = (claimed.run().clone(), claimed.epoch());
+        self.say(Some(&run), &format!("claim {epoch}"));
+        let place = self.place.join(format!("{run}.{epoch}"));
+        let process = match self.start(&claimed, &place).await {
+            Ok(process) => process,
+            // The next claim tries again, and the third in a row parks the run.
+            Err(why) => {
+                self.say(Some(&run), &format!("can't start: {why}"));
+                remove(&place);
+                return;
+            }
+        };
+        let end = claimed.supervise(process, self.shutdown.cancelled()).await;
+        let text = match &end {
+            SupervisionEnd::RunEnded(last) => {
+                let reason = last.summary.as_ref().and_then(|it| it.reason.as_ref());
+                reason.map_or("ended".to_owned(), ToString::to_string)
+            }
+            SupervisionEnd::HandedOver => "handed over".into(),
+            SupervisionEnd::LeftAlone => {
+                "its process ended; another claim follows when the lease ends".into()
+            }
+            SupervisionEnd::LeaseLost => "the lease is lost; its process was killed".into(),
+            SupervisionEnd::Fenced { by } => format!("another worker owns it (claim {by})"),
+        };
+        self.say(Some(&run), &text);
+        remove(&place);
+    }
+
+    /// Makes the working tree of a claimed run, and starts its process.
+    async fn start(&self, claimed: &Claimed, place: &Path) -> Result<WorkProcess, Failure> {
+        let parts = claimed.parts().await?;
+        let (run, epoch) = (claimed.run().clone(), claimed.epoch());
+        let start = ReplicaStart {
+            servers: self.server.servers.clone(),
+            namespace: self.server.namespace.clone(),
+            run: run.clone(),
+            epoch,
+            claim: claimed.seq(),
+            newest: parts.newest.get(),
+            base_commit: parts.code.as_ref().map(|code| code.base.clone()),
+            stored_blobs: parts.stored_blobs.clone(),
+            give_up: claimed.lease(),
+        };
+        let at = place.to_owned();
+        let unpacked = spawn_blocking(move || unpack(&at, &run, epoch, parts)).await;
+        let unpacked = unpacked.map_err(|e| Failure::failed(e.to_string()))??;
+        let spec = WorkSpec {
+            start: ReplicaStart {
+                newest: unpacked.seq.get(),
+                ..start
+            },
+            project: place.to_owned(),
+            root: unpacked.root,
+        };
+        let spec = serde_json::to_vec(&spec).map_err(|e| Failure::failed(e.to_string()))?;
+        let lost = || Failure::failed("the lease was lost before the process began");
+        let kill_at = claimed.kill_at().ok_or_else(lost)?;
+        let command = TreeCommand::new(&self.program)
+            .args(["-C", ".", "--color", "never", FLEET_WORK])
+            .env(config::SHUTDOWN_TIMEOUT, RUN_STOP)
+            // The agent of the run must not get the address of the fleet.
+            .env_remove("RLM_FLEET_NATS")
+            .current_dir(place)
+            // From its first moment, and although this worker can freeze.
+            .kill_at(Duration::from_millis(kill_at.as_millis()))
+            .stdin(StdinMode::Bytes(spec));
+        let tree = command.spawn().await;
+        let tree = tree.map_err(|e| Failure::failed(e.to_string()))?;
+        let run = claimed.run().clone();
+        Ok(WorkProcess {
+            tree,
+            run,
+            policy: StopPolicy::default(),
+        })
+    }
+}
+
+/// Makes the working tree of a run, with its directory.
+fn unpack(place: &Path, run: &RunId, epoch: u64, parts: RunParts) -> Result<UnpackedRun, Failure> {
+    // A worker that was killed in the middle of this left a part of it. The claim is this worker's, so nobody uses it.
+    remove(place);
+    match &parts.code {
+        Some(code) => Project::check_out_bundles(place, &format!("rlm/{run}"), &code.commits())?,
+        None => {
+            let made = state_dir::make_private_directory(place);
+            made.map_err(|e| Failure::failed(e.to_string()))?;
+        }
+    }
+    let project = Project::find(place)?;
+    let from = ReplicatedRun {
+        base: io::Cursor::new(parts.base),
+        records: parts.records.into_iter().map(Ok),
+        blobs: parts.blobs,
+    };
+    Ok(project.unpack_claimed(run, epoch, from)?)
+}
+
+fn remove(place: &Path) {
+    // A rest does no harm: each claim has its own directory.
+    let _stays = state_dir::remove_tree(place);
+}
+
+/// The process of a claimed run. Its guard holds the whole process tree, with the guards and agents of the run.
+struct WorkProcess {
+    tree: ProcessTree,
+    run: RunId,
+    policy: StopPolicy,
+}
+
+impl RunProcess for WorkProcess {
+    fn kill_at(&mut self, at: Moment) {
+        let time = Duration::from_millis(at.as_millis());
+        if self.tree.kill_at(time).is_err() {
+            self.kill();
+        }
+    }
+
+    fn stop(&mut self) {
+        // If the signal can't be sent, the process is killed after its time.
+        let _not_sent = self.tree.signal(Signal::Terminate);
+    }
+
+    fn kill(&mut self) {
+        self.policy = StopPolicy::kill();
+        // If the guard is gone, the stop below sweeps.
+        let _gone = self.tree.kill_at(Duration::ZERO);
+    }
+
+    async fn gone(&mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                Some(printed) = self.tree.next_output() => {
+                    let text = rlm_text::escape::safe(&printed.line.text());
+                    output::line(&format!("[{}] {text}", self.run));
+                }
+                else => break,
+            }
+        }
+        self.tree.wait().await;
+        self.tree.stop(&self.policy).await;
+    }
+}

@@ -1,0 +1,446 @@
+//! Runs of a fleet: real workers and a real NATS server on loopback. Without a server these tests skip themselves.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rlm_tests::agent::AgentStart;
+use rlm_tests::{Rlm, Running, wait_for};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::LONG;
+use crate::git::subjects;
+use crate::scene::{PROMPT, Scene, crash};
+
+/// The shortest lease.
+const SHORT: &str = "2s";
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Finds the server that `cargo xtask test` passes, or the one that `cargo xtask tools --install` downloaded.
+fn server_program() -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("RLM_TEST_NATS_SERVER") {
+        return Some(given.into());
+    }
+    let own = std::env::current_exe().ok()?;
+    let places = own.ancestors();
+    let mut places = places.map(|place| place.join("tools/nats-server/nats-server"));
+    places.find(|place| place.is_file())
+}
+
+/// A scene with a server and a fleet.
+struct Fleet {
+    /// Ends before the sandbox, which waits for all processes.
+    server: Option<Running>,
+    scene: Scene,
+    program: PathBuf,
+    port: u16,
+}
+
+impl Fleet {
+    /// Starts a server, and creates the fleet; `None` if there is no server program, and then the test is skipped.
+    #[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
+    fn new(script: &str, lease: &str) -> Option<Self> {
+        let Some(program) = server_program() else {
+            println!("skipped: there is no NATS server: cargo xtask tools --install");
+            return None;
+        };
+        let scene = Scene::new(script);
+        let identity = "[user]\nname = A. Tester\nemail = tester@localhost\n";
+        fs_err::write(scene.sandbox.home().join(".gitconfig"), identity).unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut this = Self {
+            scene,
+            program,
+            port,
+            server: None,
+        };
+        this.start_server();
+        wait_for("the fleet", LONG, || {
+            let init = this.fleet(&["init", "--lease", lease]).run(LONG);
+            (init.code() == Some(0)).then_some(())
+        });
+        Some(this)
+    }
+
+    fn start_server(&mut self) {
+        let place = self.scene.sandbox.path();
+        let (store, config) = (place.join("nats"), place.join("nats.conf"));
+        let port = self.port;
+        let text = format!(
+            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
+        );
+        fs_err::write(&config, text).unwrap();
+        let server = self.scene.sandbox.rlm(&self.program);
+        self.server = Some(server.args(["-c".as_ref(), config.as_os_str()]).spawn());
+    }
+
+    fn kill_server(&mut self) {
+        crash(self.server.take().unwrap());
+    }
+
+    /// Prepares `rlm fleet ARGUMENTS`.
+    fn fleet(&self, arguments: &[&str]) -> Rlm<'_> {
+        self.fleet_at(self.port, arguments)
+    }
+
+    fn fleet_at(&self, port: u16, arguments: &[&str]) -> Rlm<'_> {
+        let rlm = self.scene.rlm(&[&["fleet"], arguments].concat());
+        rlm.env("RLM_FLEET_NATS", format!("nats://127.0.0.1:{port}"))
+    }
+
+    /// Starts a worker, and waits until it is ready.
+    fn worker(&self, name: &str) -> Running {
+        self.worker_at(self.port, name)
+    }
+
+    fn worker_at(&self, port: u16, name: &str) -> Running {
+        let place = self.scene.sandbox.path().join(name);
+        let place = place.to_str().unwrap();
+        let worker = self.fleet_at(port, &["worker", "--name", name, "--place", place]);
+        let mut worker = worker.own_session().spawn();
+        worker.until("its first line", LONG, |worker| {
+            worker.stdout().contains("is ready").then_some(())
+        });
+        worker
+    }
+
+    /// Submits the run `r1`.
+    fn submit(&self, arguments: &[&str]) {
+        let line = [
+            &["run", "--run-id", "r1", "--sleep", "0", "--prompt", PROMPT],
+            arguments,
+        ];
+        let submit = self.fleet(&line.concat()).args(["--"]);
+        submit
+            .args(self.scene.agent.argv())
+            .run(LONG)
+            .expect_code(0);
+    }
+
+    /// Waits for the end of the run `r1`, and returns its row with the exit code of the command.
+    fn wait(&self) -> (Value, i32) {
+        let ended = self.fleet(&["wait", "r1", "--json"]).run(3 * LONG);
+        let code = ended.code().unwrap();
+        (serde_json::from_str(&ended.stdout).unwrap(), code)
+    }
+
+    /// Returns the row of the run `r1`.
+    fn row(&self) -> Value {
+        let shown = self.fleet(&["ps", "--json"]).run(LONG).expect_code(0);
+        let mut rows = shown.stdout.lines();
+        let row = rows.next().expect("one run");
+        assert_eq!(rows.next(), None);
+        serde_json::from_str(row).unwrap()
+    }
+
+    /// Returns the lines that all iterations wrote into the file `work`, as the commits of the fleet have them.
+    fn work(&self) -> Vec<String> {
+        self.fleet(&["fetch", "r1"]).run(LONG).expect_code(0);
+        let text = self.scene.sandbox.git(&["show", "rlm/r1:work"]);
+        text.lines().map(ToOwned::to_owned).collect()
+    }
+
+    /// Waits until this start of the agent has printed `ready`, which it does after its work.
+    fn wait_for_start(&self, count: usize) -> AgentStart {
+        self.scene.wait_until_started(count);
+        self.scene.agent.starts().remove(count - 1)
+    }
+
+    /// Returns whether the process of an agent is alive.
+    fn is_alive(&self, start: &AgentStart) -> bool {
+        let alive = self.scene.alive();
+        alive.iter().any(|process| process.pid == start.pid)
+    }
+}
+
+/// The numbers of the commits' iterations, as their subjects name them.
+fn iterations(fleet: &Fleet) -> Vec<String> {
+    let subjects = subjects(&fleet.scene, "rlm/r1");
+    subjects[1..].to_vec()
+}
+
+/// The work of three iterations. The third start hangs, and the next one completes the third iteration.
+const HANGS: &str = "append work {start}\n@3 print ready\n@3 hang\n@5.. touch done";
+
+#[test]
+fn f1_run_of_a_fleet_ends_like_a_local_one() {
+    let scripts = [
+        (
+            "append work {start}\n@3 touch done",
+            ["--until", "test -e done"],
+            0,
+        ),
+        ("append work {start}", ["-n", "2"], 0),
+        ("append work {start}\n@2 exit 3", ["-n", "2"], 1),
+    ];
+    for (script, arguments, expected) in scripts {
+        let Some(fleet) = Fleet::new(script, SHORT) else {
+            return;
+        };
+        fleet.submit(&arguments);
+        assert_eq!(fleet.row()["state"], "queued");
+        let worker = fleet.worker("w1");
+        let (row, code) = fleet.wait();
+        crash(worker);
+        // The same run on one machine.
+        let local = Scene::new(script);
+        fs_err::copy(
+            fleet.scene.sandbox.home().join(".gitconfig"),
+            local.sandbox.home().join(".gitconfig"),
+        )
+        .unwrap();
+        let ended = local
+            .run(&[&["--commit"], &arguments[..]].concat())
+            .run(LONG);
+        let status = local.status();
+        assert_eq!((Some(code), code), (ended.code(), expected), "{row}");
+        assert_eq!(row["reason"], status["reason"], "{row}\n{status}");
+        assert_eq!(row["exit_code"], expected);
+        assert_eq!(row["iteration"], status["iteration"]);
+        assert_eq!(row["last_check"]["result"], status["last_check"]["result"]);
+        let lines = local.sandbox.git(&["show", "HEAD:work"]);
+        assert_eq!(fleet.work().join("\n"), lines);
+        let own = subjects(&local, "main");
+        assert_eq!(iterations(&fleet).len(), own.len() - 1);
+    }
+}
+
+#[test]
+fn f2_run_of_a_killed_worker_continues_on_another() {
+    let Some(fleet) = Fleet::new(HANGS, SHORT) else {
+        return;
+    };
+    let dead = fleet.worker("w1");
+    fleet.submit(&["--until", "test -e done"]);
+    let hanging = fleet.wait_for_start(3);
+    let other = fleet.worker("w2");
+    assert_eq!(fleet.row()["worker"], "w1");
+    let begun = Instant::now();
+    crash(dead);
+    fleet.wait_for_start(4);
+    let took = begun.elapsed();
+    assert!(took < LEASE + Duration::from_secs(3), "{took:?}");
+    // The guard ended the agent of the dead worker before the other one started.
+    assert!(!fleet.is_alive(&hanging));
+    let (row, code) = fleet.wait();
+    assert_eq!(
+        (row["reason"].as_str(), code),
+        (Some("done: the check passed"), 0)
+    );
+    assert_eq!(row["worker"], "w2");
+    // Iterations 1 and 2 are there once, and the third, which was in flight, once too.
+    assert_eq!(fleet.work(), ["1", "2", "4", "5"]);
+    assert_eq!(iterations(&fleet).len(), 4);
+    drop(other);
+}
+
+#[test]
+fn f3_frozen_worker_commits_nothing_after_it_wakes() {
+    let Some(fleet) = Fleet::new(HANGS, SHORT) else {
+        return;
+    };
+    let frozen = fleet.worker("w1");
+    fleet.submit(&["--until", "test -e done"]);
+    let hanging = fleet.wait_for_start(3);
+    frozen.signal(Signal::STOP);
+    // The guard needs no worker for this.
+    wait_for("the end of the frozen worker's agent", LONG, || {
+        (!fleet.is_alive(&hanging)).then_some(())
+    });
+    let other = fleet.worker("w2");
+    fleet.wait_for_start(4);
+    let (row, code) = fleet.wait();
+    assert_eq!((row["worker"].as_str(), code), (Some("w2"), 0));
+    let mut frozen = frozen;
+    frozen.signal(Signal::CONT);
+    frozen.until("the loss of the lease", LONG, |frozen| {
+        frozen.stdout().contains("the lease is lost").then_some(())
+    });
+    assert_eq!(fleet.row(), row);
+    assert_eq!(fleet.work(), ["1", "2", "4", "5"]);
+    drop((frozen, other));
+}
+
+#[test]
+fn f4_terminated_worker_hands_its_run_over() {
+    let Some(fleet) = Fleet::new(HANGS, "60s") else {
+        return;
+    };
+    let first = fleet.worker("w1");
+    fleet.submit(&["--until", "test -e done"]);
+    let hanging = fleet.wait_for_start(3);
+    let other = fleet.worker("w2");
+    let begun = Instant::now();
+    first.signal(Signal::TERM);
+    first.wait(LONG).expect_code(0);
+    assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+    assert!(!fleet.is_alive(&hanging));
+    // Without a hand-over, the other worker would wait for a minute.
+    fleet.wait_for_start(4);
+    let (row, code) = fleet.wait();
+    assert_eq!((row["worker"].as_str(), code), (Some("w2"), 0));
+    assert_eq!(fleet.work(), ["1", "2", "4", "5"]);
+    drop(other);
+}
+
+#[test]
+fn f5_server_that_comes_back_changes_no_owner() {
+    let Some(mut fleet) = Fleet::new(
+        "append work {start}\n@2 print ready\n@2 await go\n@3 touch done",
+        "20s",
+    ) else {
+        return;
+    };
+    let worker = fleet.worker("w1");
+    fleet.submit(&["--until", "test -e done"]);
+    fleet.wait_for_start(2);
+    let other = fleet.worker("w2");
+    fleet.kill_server();
+    let begun = Instant::now();
+    wait_for("three seconds without a server", LONG, || {
+        (begun.elapsed() > Duration::from_secs(3)).then_some(())
+    });
+    fleet.start_server();
+    wait_for("the server", LONG, || {
+        let ps = fleet.fleet(&["ps"]).run(LONG);
+        (ps.code() == Some(0)).then_some(())
+    });
+    let go = fleet.scene.sandbox.path().join("w1/r1.1/go");
+    fs_err::write(go, "").unwrap();
+    let (row, code) = fleet.wait();
+    assert_eq!((row["worker"].as_str(), code), (Some("w1"), 0));
+    assert_eq!(row["epoch"], 1);
+    assert_eq!(fleet.scene.start_count(), 3);
+    drop((worker, other));
+}
+
+#[test]
+fn f12_same_run_submitted_twice_is_one_run() {
+    let Some(fleet) = Fleet::new("append work {start}", SHORT) else {
+        return;
+    };
+    fleet.submit(&["-n", "2"]);
+    let line = [
+        "run", "--run-id", "r1", "--sleep", "0", "--prompt", PROMPT, "-n", "2", "--",
+    ];
+    let again = fleet.fleet(&line).args(fleet.scene.agent.argv()).run(LONG);
+    assert!(again.expect_code(9).stderr.contains("already has a run"));
+    let workers = [fleet.worker("w1"), fleet.worker("w2")];
+    assert_eq!(fleet.wait().1, 0);
+    assert_eq!(fleet.scene.start_count(), 2);
+    assert_eq!(fleet.work(), ["1", "2"]);
+    drop(workers);
+}
+
+#[test]
+fn f14_cut_off_worker_ends_its_agent_before_another_begins() {
+    let Some(fleet) = Fleet::new(HANGS, "4s") else {
+        return;
+    };
+    let proxy = Proxy::start(fleet.port);
+    let cut_off = fleet.worker_at(proxy.port, "w1");
+    fleet.submit(&["--until", "test -e done"]);
+    let hanging = fleet.wait_for_start(3);
+    let other = fleet.worker("w2");
+    proxy.cut();
+    wait_for("the end of the agent", LONG, || {
+        (!fleet.is_alive(&hanging)).then_some(())
+    });
+    // No other worker had the run then.
+    assert_eq!(fleet.scene.start_count(), 3);
+    assert_eq!(fleet.row()["worker"], "w1");
+    fleet.wait_for_start(4);
+    let (row, code) = fleet.wait();
+    assert_eq!((row["worker"].as_str(), code), (Some("w2"), 0));
+    assert_eq!(fleet.work(), ["1", "2", "4", "5"]);
+    drop((cut_off, other));
+}
+
+#[test]
+fn stop_by_a_person_ends_the_run_in_the_fleet() {
+    let Some(fleet) = Fleet::new("append work {start}\n@2 print ready\n@2 hang", SHORT) else {
+        return;
+    };
+    let worker = fleet.worker("w1");
+    fleet.submit(&["-n", "5"]);
+    fleet.wait_for_start(2);
+    let place = fleet.scene.sandbox.path().join("w1/r1.1");
+    let stop = fleet.scene.rlm(&["stop"]).dir(&place).run(LONG);
+    stop.expect_code(0);
+    let other = fleet.worker("w2");
+    let (row, code) = fleet.wait();
+    assert_eq!(
+        (row["reason"].as_str(), code),
+        (Some("stopped by a person"), 7)
+    );
+    // Longer than a takeover needs.
+    let begun = Instant::now();
+    wait_for("a lease without a takeover", LONG, || {
+        (begun.elapsed() > 2 * LEASE).then_some(())
+    });
+    assert_eq!(fleet.scene.start_count(), 2);
+    drop((worker, other));
+}
+
+/// A proxy before the server that can be cut.
+struct Proxy {
+    port: u16,
+    is_cut: Arc<AtomicBool>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    fn start(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (is_cut, open) = (
+            Arc::<AtomicBool>::default(),
+            Arc::<Mutex<Vec<_>>>::default(),
+        );
+        let (cut, all) = (Arc::clone(&is_cut), Arc::clone(&open));
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if cut.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
+                    continue;
+                };
+                for stream in [&client, &server] {
+                    all.lock().unwrap().push(stream.try_clone().unwrap());
+                }
+                copy(client.try_clone().unwrap(), server.try_clone().unwrap());
+                copy(server, client);
+            }
+        });
+        Self { port, is_cut, open }
+    }
+
+    /// Closes all connections, and refuses new ones.
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+        for stream in self.open.lock().unwrap().drain(..) {
+            let _closed = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok(count) = from.read(&mut bytes) {
+            if count == 0 || to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+        for stream in [&from, &to] {
+            let _closed = stream.shutdown(Shutdown::Both);
+        }
+    });
+}
