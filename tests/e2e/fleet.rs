@@ -22,7 +22,7 @@ const LEASE: Duration = Duration::from_secs(2);
 
 /// Finds the server that `cargo xtask test` passes, or the one that `cargo xtask tools --install` downloaded.
 fn server_program() -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os("RLM_TEST_NATS_SERVER") {
+    if let Some(given) = std::env::var_os("NATS_SERVER_OF_TESTS") {
         return Some(given.into());
     }
     let own = std::env::current_exe().ok()?;
@@ -41,6 +41,15 @@ struct Fleet {
 }
 
 impl Fleet {
+    /// Returns the working tree of a worker whose name begins with a run and a claim.
+    fn place(&self, worker: &str, claim: &str) -> PathBuf {
+        let folder = self.scene.sandbox.path().join(worker);
+        let places = fs_err::read_dir(folder).unwrap();
+        let mut places = places.map(|entry| entry.unwrap());
+        let found = places.find(|it| it.file_name().to_string_lossy().starts_with(claim));
+        found.unwrap().path()
+    }
+
     /// Starts a server, and creates the fleet; `None` if there is no server program, and then the test is skipped.
     #[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
     fn new(script: &str, lease: &str) -> Option<Self> {
@@ -311,7 +320,7 @@ fn f5_server_that_comes_back_changes_no_owner() {
         let ps = fleet.fleet(&["ps"]).run(LONG);
         (ps.code() == Some(0)).then_some(())
     });
-    let go = fleet.scene.sandbox.path().join("w1/r1.1/go");
+    let go = fleet.place("w1", "r1.1.").join("go");
     fs_err::write(go, "").unwrap();
     let (row, code) = fleet.wait();
     assert_eq!((row["worker"].as_str(), code), (Some("w1"), 0));
@@ -370,7 +379,7 @@ fn stop_by_a_person_ends_the_run_in_the_fleet() {
     let worker = fleet.worker("w1");
     fleet.submit(&["-n", "5"]);
     fleet.wait_for_start(2);
-    let place = fleet.scene.sandbox.path().join("w1/r1.1");
+    let place = fleet.place("w1", "r1.1.");
     let stop = fleet.scene.rlm(&["stop"]).dir(&place).run(LONG);
     stop.expect_code(0);
     let other = fleet.worker("w2");

@@ -56,7 +56,7 @@ const CALLS: [&[&str]; 33] = [
     &["stop", "LIVE", "--json"],
 ];
 /// Commands without a row above, with the reason.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
     ("view", "it serves a page until somebody ends it"),
     (
         "attach",
@@ -67,6 +67,7 @@ const OTHERS: [(&str, &str); 4] = [
         "it prints as `pause` does; the agent of this test has no session",
     ),
     ("demo", "it is a `run`"),
+    ("fleet", "it needs a server"),
 ];
 
 fn to_full<'a>(scene: &'a Scene, words: &[&str]) -> Rlm<'a> {

@@ -210,7 +210,7 @@ fn build(
             "--locked",
             "--release",
             "--bin=rlm",
-            "--features=api,view,webhook",
+            "--features=api,fleet,view,webhook",
             "-p",
             package,
         ])

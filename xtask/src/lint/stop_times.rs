@@ -112,6 +112,7 @@ const OTHER: &[(&str, &[&str])] = &[
             "READ_TIMEOUT",
             "RECORD_TIMEOUT",
             "RETRY",
+            "SURVIVORS",
             "TEST_MARGIN",
             "TOTAL_TIMEOUT",
             "UNTAKEN_INTERVAL",

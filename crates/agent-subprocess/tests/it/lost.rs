@@ -449,7 +449,7 @@ pub fn fake_guard(scene: &Scene, script: &str) {
         let length = u32::try_from(text.len()).unwrap().to_le_bytes();
         [&length[..], text.as_bytes()].concat()
     };
-    let hello = r#"{"Hello":{"version":3,"start_time":0,"refused":null}}"#;
+    let hello = r#"{"Hello":{"version":4,"start_time":0,"refused":null}}"#;
     std::fs::write(scene.path("hello"), frame(hello)).unwrap();
     let refused = hello.replace("null", r#""no reason""#);
     std::fs::write(scene.path("refused"), frame(&refused)).unwrap();

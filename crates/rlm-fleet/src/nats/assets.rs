@@ -55,7 +55,7 @@ impl Fleet {
     /// found and did.
     ///
     /// # Errors
-    /// [`Error::is_usage`] for a lease below [`MIN_LEASE`]; others if the server refuses an asset or does not answer. A repeated call continues.
+    /// [`Error::is_usage`] for a lease below [`MIN_LEASE`], and for another lease while workers have runs of the pool; others if the server refuses an asset or does not answer. A repeated call continues.
     pub async fn init(&self, options: &FleetOptions) -> Result<Vec<Asset>, Error> {
         if options.lease < MIN_LEASE {
             return Err(Kind::ShortLease {
@@ -152,7 +152,16 @@ impl Fleet {
         };
         let state = match before {
             None => AssetState::Created,
-            Some(before) if before.ack_wait == options.lease => AssetState::Unchanged,
+            Some(before) if before.config.ack_wait == options.lease => AssetState::Unchanged,
+            // The owners of these runs renew and kill by the lease that they were given.
+            Some(before) if before.num_ack_pending > 0 => {
+                return Err(Kind::LeaseInUse {
+                    pool: pool.to_string(),
+                    lease: before.config.ack_wait,
+                    runs: before.num_ack_pending,
+                }
+                .into());
+            }
             Some(_) => AssetState::Changed,
         };
         match state {
@@ -170,10 +179,10 @@ impl Fleet {
         Ok(Asset { name, state })
     }
 
-    async fn existing_consumer(&self, name: &str) -> Result<Option<consumer::Config>, Error> {
+    async fn existing_consumer(&self, name: &str) -> Result<Option<consumer::Info>, Error> {
         let stream = self.stream(self.names.work()).await?;
         match stream.consumer_info(name).await {
-            Ok(info) => Ok(Some(info.config)),
+            Ok(info) => Ok(Some(info)),
             Err(e) => match e.kind() {
                 ConsumerInfoErrorKind::NotFound => Ok(None),
                 ConsumerInfoErrorKind::JetStream(error)
@@ -237,8 +246,8 @@ impl Fleet {
         };
         let stream = self.existing_stream(&self.names.work()).await?;
         stream.ok_or_else(none)?;
-        let config = self.existing_consumer(&name).await?.ok_or_else(none)?;
-        Ok(config.ack_wait)
+        let found = self.existing_consumer(&name).await?.ok_or_else(none)?;
+        Ok(found.config.ack_wait)
     }
 }
 

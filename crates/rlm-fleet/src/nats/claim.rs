@@ -64,19 +64,20 @@ pub struct Claimed {
 }
 
 impl Fleet {
-    /// Waits for a run of a pool, for at most a quarter of the lease; `None` if there is none. `lease` is that of the pool.
+    /// Waits for a run of a pool, for at most a quarter of the lease; `None` if there is none.
     ///
     /// # Errors
     /// [`Error::is_unavailable`] if the server does not answer.
     ///
     /// # Cancel safety
     /// A run that was delivered at that moment is delivered again when the lease ends.
-    pub async fn pull(&self, pool: &Pool, lease: Duration) -> Result<Option<Delivery>, Error> {
+    pub async fn pull(&self, pool: &Pool) -> Result<Option<Delivery>, Error> {
         let failed = |cause: async_nats::Error| Error::unavailable("ask for a run", cause);
         let (consumer, stream) = (self.names.consumer(pool), self.names.work());
         let found = self.context.get_consumer_from_stream(consumer, stream);
         let found: PullConsumer = found.await.map_err(|e| failed(e.into()))?;
         let pulled = now();
+        let lease = found.cached_info().config.ack_wait;
         let wait = (lease / 4).min(LONGEST_PULL);
         let batch = found.batch().max_messages(1).expires(wait).messages();
         let mut batch = Box::pin(batch.await.map_err(|e| failed(e.into()))?);
@@ -88,6 +89,8 @@ impl Fleet {
         let Some(run) = run_of(&message.subject) else {
             return Ok(None);
         };
+        // `init` can have changed the lease during the wait.
+        let lease = lease.min(self.lease_of(pool).await?);
         Ok(Some(Delivery {
             fleet: self.clone(),
             run,

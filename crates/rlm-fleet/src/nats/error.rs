@@ -30,6 +30,14 @@ pub(super) enum Kind {
     Name { what: &'static str, name: String },
     #[error("a lease of {given:?} is too short: use at least {least:?}")]
     ShortLease { given: Duration, least: Duration },
+    #[error(
+        "workers have {runs} runs of pool `{pool}` with a lease of {lease:?}, which can't change now: keep it, or stop the workers of the pool first"
+    )]
+    LeaseInUse {
+        pool: String,
+        lease: Duration,
+        runs: usize,
+    },
     #[error("the fleet has no {what} `{name}`: run `rlm fleet init`")]
     NoAsset { what: &'static str, name: String },
     #[error("the fleet has no run `{run}`")]
@@ -59,7 +67,10 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(
             self.0,
-            Kind::Name { .. } | Kind::ShortLease { .. } | Kind::NoAsset { .. }
+            Kind::Name { .. }
+                | Kind::ShortLease { .. }
+                | Kind::LeaseInUse { .. }
+                | Kind::NoAsset { .. }
         )
     }
 

@@ -229,6 +229,13 @@ impl RunReplica for NatsReplica {
     }
 
     fn prepare(&mut self, head: &RunHead) -> Result<(), ReplicaError> {
+        if let Some(uncommitted) = &head.uncommitted {
+            // The save would promise an iteration that no other machine has.
+            let reason = &uncommitted.reason;
+            return Err(ReplicaError::Unconfirmed(
+                format!("the iteration is not committed: {reason}").into(),
+            ));
+        }
         let before = self.completed.unwrap_or_else(|| completed(&head.machine));
         let progress = progress(&head.machine, before);
         self.completed = Some(completed(&head.machine));

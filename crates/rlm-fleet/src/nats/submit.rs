@@ -65,9 +65,7 @@ impl Fleet {
         let last = journal.last().await?;
         if let Some(last) = last {
             // An earlier submit may have ended between its two steps.
-            if !last.is_over() {
-                self.publish_work(&new.pool, &new.run).await?;
-            }
+            self.queue_again(&last, &new.run).await?;
             return Ok(Submitted::Exists);
         }
         let mut base = RunRecord::new(0, RecordKind::Base, 0);
@@ -80,17 +78,44 @@ impl Fleet {
         base.meta.set_summary(&new.summary);
         let mut appender = Appender::new(0, 0);
         let appended = journal.append(&mut appender, base, now() + SUBMIT).await;
-        let submitted = match appended {
-            Ok(_) => Submitted::New,
-            Err(AppendEnd::Fenced { .. }) => Submitted::Exists,
-            Err(end) => return Err(append_error(&new.run, end, SUBMIT)),
-        };
-        self.publish_work(&new.pool, &new.run).await?;
-        Ok(submitted)
+        match appended {
+            Ok(_) => {
+                self.publish_work(&new.pool, &new.run).await?;
+                Ok(Submitted::New)
+            }
+            Err(AppendEnd::Fenced { .. }) => {
+                if let Some(last) = journal.last().await? {
+                    self.queue_again(&last, &new.run).await?;
+                }
+                Ok(Submitted::Exists)
+            }
+            Err(end) => Err(append_error(&new.run, end, SUBMIT)),
+        }
+    }
+
+    /// Adds the message of an existing run to the queue of its own pool. A message in another pool would have a lease of its own.
+    async fn queue_again(&self, last: &StoredRecord, run: &RunId) -> Result<(), Error> {
+        match &last.meta.pool {
+            Some(pool) if !last.is_over() => self.publish_work(&pool.parse()?, run).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds the message of a run to the queue of its pool. Tries again for as long as a submit may take.
+    async fn publish_work(&self, pool: &Pool, run: &RunId) -> Result<(), Error> {
+        let until = now() + SUBMIT;
+        loop {
+            match self.try_publish_work(pool, run).await {
+                Err(e) if e.is_unavailable() && now() < until && !self.gate.is_shutdown() => {
+                    let _woken = self.gate.sleep(WAIT_INTERVAL).await;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Adds the message of a run to the queue of its pool. If the queue has it already, the server refuses the second.
-    async fn publish_work(&self, pool: &Pool, run: &RunId) -> Result<(), Error> {
+    async fn try_publish_work(&self, pool: &Pool, run: &RunId) -> Result<(), Error> {
         use async_nats::jetstream::context::PublishErrorKind;
         let subject = self.names.work_of(pool, run)?;
         let text = json!({"v": 1, "run": run}).to_string();

@@ -21,7 +21,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The process that works on a claimed run, with the process tree of its agent.
 pub trait RunProcess: Send {
-    /// Sets the time at which the process tree is killed, on the clock of [`now`](super::now). The kill must not depend on this worker, which can
+    /// Sets the time at which the process tree is killed, on the clock of [`now`]. The kill must not depend on this worker, which can
     /// freeze. If the time can't be set, kills the process tree now.
     fn kill_at(&mut self, at: Moment);
 

@@ -75,7 +75,7 @@ pub(super) async fn claim(fleet: &Fleet) -> Box<Claimed> {
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < DEADLINE, "no claim");
-        let Some(delivery) = fleet.pull(&pool(), LEASE).await.unwrap() else {
+        let Some(delivery) = fleet.pull(&pool()).await.unwrap() else {
             continue;
         };
         if let ClaimDecision::Claimed(claimed) = delivery.decide("worker").await.unwrap() {
@@ -188,8 +188,18 @@ async fn same_name_submitted_twice_is_one_run() {
     let mut results = [one.unwrap(), two.unwrap()];
     results.sort_by_key(|it| *it == Submitted::Exists);
     assert_eq!(results, [Submitted::New, Submitted::Exists]);
-    let (_, third) = new_run().await;
+    let big: Pool = "big".parse().unwrap();
+    let more = FleetOptions {
+        replicas: 1,
+        lease: LEASE,
+        pools: vec![big.clone()],
+    };
+    fleet.init(&more).await.unwrap();
+    let (_, mut third) = new_run().await;
+    third.pool = big.clone();
     assert_eq!(fleet.submit(third).await.unwrap(), Submitted::Exists);
+    // In a second queue, the run would have a second lease.
+    assert!(fleet.pull(&big).await.unwrap().is_none());
     let rows = fleet.runs().await.unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!(
@@ -198,7 +208,7 @@ async fn same_name_submitted_twice_is_one_run() {
     );
     let _claimed = claim(&fleet).await;
     // There is no second message.
-    assert!(fleet.pull(&pool(), LEASE).await.unwrap().is_none());
+    assert!(fleet.pull(&pool()).await.unwrap().is_none());
     let none = fleet.last(&"other".parse().unwrap()).await.unwrap_err();
     assert!(none.is_not_found(), "{none}");
 }
@@ -236,6 +246,48 @@ async fn saves_and_blobs_of_a_claim_are_in_the_next_one() {
     assert_eq!(blobs.keys().collect::<Vec<_>>(), ["prompt-1", "prompt-2"]);
     let last = fleet.last(&run()).await.unwrap();
     assert_eq!(last.facts.kind, RecordKind::Claim);
+}
+
+#[tokio::test]
+async fn lease_of_a_claimed_run_does_not_change() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let claimed = claim(&fleet).await;
+    let longer = FleetOptions {
+        replicas: 1,
+        lease: 2 * LEASE,
+        pools: vec![pool()],
+    };
+    let refused = fleet.init(&longer).await.unwrap_err();
+    assert!(refused.is_usage(), "{refused}");
+    assert_eq!(fleet.lease_of(&pool()).await.unwrap(), LEASE);
+    assert_eq!(claimed.lease(), LEASE);
+}
+
+#[tokio::test]
+async fn save_of_an_iteration_that_is_not_committed_is_refused() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let claimed = claim(&fleet).await;
+    let mut opened = open(&server, &claimed).await;
+    let before = fleet.last(&run()).await.unwrap();
+    opened.head.uncommitted = Some(rlm_store::Uncommitted {
+        iterations: 1,
+        reason: "no key to sign it".into(),
+    });
+    let refused = opened.journal.save(&opened.head).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("no key to sign it"),
+        "{refused}"
+    );
+    let after = fleet.last(&run()).await.unwrap();
+    assert_eq!(before.facts.seq, after.facts.seq);
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(2);
 
 /// Finds the server that `cargo xtask test` passes, or the one that `cargo xtask tools --install` downloaded.
 fn program() -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os("RLM_TEST_NATS_SERVER") {
+    if let Some(given) = std::env::var_os("NATS_SERVER_OF_TESTS") {
         return Some(given.into());
     }
     let own = std::env::current_exe().ok()?;

@@ -76,7 +76,7 @@ async fn exactly_one_of_several_workers_claims_a_run() {
         let address = server.address();
         tokio::spawn(async move {
             let fleet = super::server::connect(&address).await;
-            let delivery = fleet.pull(&pool(), LEASE).await.unwrap()?;
+            let delivery = fleet.pull(&pool()).await.unwrap()?;
             match delivery.decide("racer").await.unwrap() {
                 ClaimDecision::Claimed(claimed) => Some(claimed),
                 _ => None,
@@ -124,7 +124,7 @@ async fn run_of_a_living_owner_is_left_alone() {
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < DEADLINE);
-        let Some(delivery) = other.pull(&pool(), LEASE).await.unwrap() else {
+        let Some(delivery) = other.pull(&pool()).await.unwrap() else {
             continue;
         };
         let decision = delivery.decide("other").await.unwrap();
@@ -149,7 +149,7 @@ async fn renewals_move_the_kill_time_and_keep_the_run() {
     let mut seen = process.state.subscribe();
     // For two leases, the server delivers the run to nobody else.
     while begun.elapsed() < 2 * LEASE {
-        assert!(fleet.pull(&pool(), LEASE).await.unwrap().is_none());
+        assert!(fleet.pull(&pool()).await.unwrap().is_none());
     }
     let moved = seen.wait_for(|state| state.kill_at.len() > 4);
     let moved = tokio::time::timeout(DEADLINE, moved)
@@ -209,7 +209,7 @@ async fn released_run_is_claimed_at_once() {
         (RecordKind::Release, 0)
     );
     // The first request gets the run: it waits for a quarter of a lease at most.
-    let delivery = fleet.pull(&pool(), LEASE).await.unwrap().unwrap();
+    let delivery = fleet.pull(&pool()).await.unwrap().unwrap();
     let decision = delivery.decide("next").await.unwrap();
     let ClaimDecision::Claimed(next) = decision else {
         panic!("{decision:?}")
@@ -256,7 +256,7 @@ async fn ended_run_is_acknowledged_and_never_delivered_again() {
     assert!(waited.is_over());
     let begun = Instant::now();
     while begun.elapsed() < LEASE + Duration::from_millis(500) {
-        assert!(fleet.pull(&pool(), LEASE).await.unwrap().is_none());
+        assert!(fleet.pull(&pool()).await.unwrap().is_none());
     }
 }
 
@@ -274,7 +274,7 @@ async fn run_is_parked_after_three_claims_without_an_iteration() {
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < DEADLINE);
-        if let Some(delivery) = fleet.pull(&pool(), LEASE).await.unwrap() {
+        if let Some(delivery) = fleet.pull(&pool()).await.unwrap() {
             let decision = delivery.decide("fourth").await.unwrap();
             assert!(matches!(decision, ClaimDecision::Over), "{decision:?}");
             break;

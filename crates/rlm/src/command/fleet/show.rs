@@ -108,8 +108,9 @@ impl RowView {
             is_parked,
             summary.as_ref().and_then(|it| it.reason.as_ref()),
         ) {
-            (true, _) => Some("parked: several workers made no progress".to_owned()),
-            (_, reason) => reason.map(ToString::to_string),
+            (true, _) => Some("parked: three claims made no progress".to_owned()),
+            // Before its end, this is why an earlier worker stopped.
+            (_, reason) => reason.filter(|_| last.is_over()).map(ToString::to_string),
         };
         let of = |value: Option<Value>| value.unwrap_or(Value::Null);
         Self {

@@ -95,7 +95,7 @@ fn report(run: &RunId, submitted: Submitted, json: bool) -> Result<ExitCode, Fai
         )));
     }
     output::line(&match json {
-        true => serde_json::json!({"event": "submitted", "run": run}).to_string(),
+        true => serde_json::json!({"run": run, "state": "queued"}).to_string(),
         false => format!(
             "run {run} is submitted\n  wait     {rlm} fleet wait {run}\n  list     {rlm} fleet ps\n  result   {rlm} fleet fetch {run}"
         ),

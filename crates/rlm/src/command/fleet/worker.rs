@@ -1,6 +1,6 @@
 //! `rlm fleet worker`: claims runs, makes their working trees, and supervises a process for each.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,6 +26,8 @@ use crate::session::{Session, refuse_nested};
 
 /// The stop budget of a run's process. The worker kills it 1.5 s after SIGTERM, and the guards need a part of that time.
 const RUN_STOP: &str = "1200ms";
+/// The interval between two looks at processes that could not be ended.
+const SURVIVORS: Duration = Duration::from_secs(10);
 /// The wait after a failed request to the fleet.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -37,6 +39,10 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
     let made = state_dir::make_private_directory(&place).and_then(|()| std::path::absolute(&place));
     let place =
         made.map_err(|e| Failure::failed(format!("can't create `{}`: {e}", place.display())))?;
+    // The directory can be in a repository, whose commits must not contain it.
+    if let Ok(mut file) = state_dir::create_new(&place.join(".gitignore")) {
+        let _unlikely = file.write_all(b"*\n");
+    }
     let program = std::env::current_exe()
         .map_err(|e| Failure::failed(format!("can't find the program file of rlm: {e}")))?;
     let pid = std::process::id().to_string();
@@ -45,8 +51,10 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
     let gate = SleepGate::from_token(over.clone());
     let shutdown = CancellationToken::new();
     session.run_until_shutdown(&shutdown, async {
-        let fleet = Fleet::connect(&args.server.servers, &args.server.namespace, gate).await?;
-        let lease = fleet.lease_of(&pool).await?;
+        let fleet =
+            Fleet::connect(&args.server.servers, &args.server.namespace, gate.clone()).await?;
+        // A pool that does not exist is an error now, not with each request for a run.
+        fleet.lease_of(&pool).await?;
         let name = args.name.unwrap_or_else(|| pid.clone());
         output::line(&format!(
             "worker {name} is ready for the runs of pool {pool}"
@@ -55,11 +63,11 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
             fleet,
             server: args.server,
             pool,
-            lease,
             name,
             place,
             program,
             shutdown: shutdown.clone(),
+            gate,
         };
         let mut slots = JoinSet::new();
         for _ in 0..args.slots {
@@ -78,11 +86,12 @@ struct Worker {
     fleet: Fleet,
     server: FleetServerArgs,
     pool: Pool,
-    lease: Duration,
     name: String,
     place: PathBuf,
     program: PathBuf,
     shutdown: CancellationToken,
+    /// Is shut when all slots have ended.
+    gate: SleepGate,
 }
 
 impl Worker {
@@ -92,7 +101,7 @@ impl Worker {
             let pulled = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return,
-                pulled = self.fleet.pull(&self.pool, self.lease) => pulled,
+                pulled = self.fleet.pull(&self.pool) => pulled,
             };
             let delivery = match pulled {
                 Ok(Some(delivery)) => delivery,
@@ -128,7 +137,9 @@ impl Worker {
     async fn work(&self, claimed: Claimed) {
         let (run, epoch) = (claimed.run().clone(), claimed.epoch());
         self.say(Some(&run), &format!("claim {epoch}"));
-        let place = self.place.join(format!("{run}.{epoch}"));
+        // Workers of several fleets can share the directory.
+        let unique = uuid::Uuid::new_v4().simple().to_string();
+        let place = self.place.join(format!("{run}.{epoch}.{}", &unique[..8]));
         let process = match self.start(&claimed, &place).await {
             Ok(process) => process,
             // The next claim tries again, and the third in a row parks the run.
@@ -152,7 +163,23 @@ impl Worker {
             SupervisionEnd::Fenced { by } => format!("another worker owns it (claim {by})"),
         };
         self.say(Some(&run), &text);
-        remove(&place);
+        let is_over = matches!(end, SupervisionEnd::RunEnded(_));
+        let at = place.clone();
+        // The work in flight of a run that goes on is done again. That of a run that has ended is only here.
+        let removed = spawn_blocking(move || {
+            let is_kept = is_over && !is_committed(&at);
+            if !is_kept {
+                remove(&at);
+            }
+            !is_kept
+        });
+        if matches!(removed.await, Ok(false)) {
+            let place = place.display();
+            self.say(
+                Some(&run),
+                &format!("uncommitted changes of the ended run stay in {place}"),
+            );
+        }
     }
 
     /// Makes the working tree of a claimed run, and starts its process.
@@ -200,14 +227,13 @@ impl Worker {
             tree,
             run,
             policy: StopPolicy::default(),
+            gate: self.gate.clone(),
         })
     }
 }
 
 /// Makes the working tree of a run, with its directory.
 fn unpack(place: &Path, run: &RunId, epoch: u64, parts: RunParts) -> Result<UnpackedRun, Failure> {
-    // A worker that was killed in the middle of this left a part of it. The claim is this worker's, so nobody uses it.
-    remove(place);
     match &parts.code {
         Some(code) => Project::check_out_bundles(place, &format!("rlm/{run}"), &code.commits())?,
         None => {
@@ -224,6 +250,13 @@ fn unpack(place: &Path, run: &RunId, epoch: u64, parts: RunParts) -> Result<Unpa
     Ok(project.unpack_claimed(run, epoch, from)?)
 }
 
+/// Returns whether git has all files of a working tree.
+fn is_committed(place: &Path) -> bool {
+    let project = Project::find(place).ok();
+    let changes = project.and_then(|project| project.git().query(&["status", "--porcelain"]));
+    changes.is_some_and(|changes| changes.is_empty())
+}
+
 fn remove(place: &Path) {
     // A rest does no harm: each claim has its own directory.
     let _stays = state_dir::remove_tree(place);
@@ -234,6 +267,7 @@ struct WorkProcess {
     tree: ProcessTree,
     run: RunId,
     policy: StopPolicy,
+    gate: SleepGate,
 }
 
 impl RunProcess for WorkProcess {
@@ -267,6 +301,23 @@ impl RunProcess for WorkProcess {
             }
         }
         self.tree.wait().await;
-        self.tree.stop(&self.policy).await;
+        let report = self.tree.stop(&self.policy).await;
+        if report.is_proven() {
+            return;
+        }
+        // This worker keeps the run, so that no second agent starts beside what is left of the first.
+        loop {
+            let left = self.tree.leftovers().await;
+            if left.is_empty() || self.gate.is_shutdown() {
+                return;
+            }
+            let names: Vec<String> = left.iter().map(ToString::to_string).collect();
+            let names = rlm_text::escape::safe(&names.join(", "));
+            output::line(&format!(
+                "[{}] these processes can't be ended: {names}; no other worker continues the run until they are gone",
+                self.run
+            ));
+            let _woken = self.gate.sleep(SURVIVORS).await;
+        }
     }
 }
