@@ -82,7 +82,8 @@ impl Fleet {
         let (store, config) = (place.join("nats"), place.join("nats.conf"));
         let port = self.port;
         let text = format!(
-            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
+            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?}, sync_interval: always }}\n\
+             authorization {{ user: rlm, password: \"s3c@ret\" }}\n"
         );
         fs_err::write(&config, text).unwrap();
         let server = self.scene.sandbox.rlm(&self.program);
@@ -100,7 +101,10 @@ impl Fleet {
 
     fn fleet_at(&self, port: u16, arguments: &[&str]) -> Rlm<'_> {
         let rlm = self.scene.rlm(&[&["fleet"], arguments].concat());
-        rlm.env("RLM_FLEET_NATS", format!("nats://127.0.0.1:{port}"))
+        rlm.env(
+            "RLM_FLEET_NATS",
+            format!("nats://rlm:s3c%40ret@127.0.0.1:{port}"),
+        )
     }
 
     /// Starts a worker, and waits until it is ready.

@@ -14,9 +14,13 @@ pub(super) type Cause = Box<dyn StdError + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Kind {
     #[error(
-        "can't connect to the fleet at {server}: {cause}; check the address, and that the server runs"
+        "can't connect to the fleet at {server}: {cause}; check the address with its user and password, and that the server runs"
     )]
     Connect { server: String, cause: Cause },
+    #[error(
+        "`{server}` is no address of a server: {cause}; use nats://USER:PASSWORD@HOST:PORT, with special characters as in a URL"
+    )]
+    Address { server: String, cause: Cause },
     #[error("the fleet does not answer: can't {what}: {cause}; try again")]
     Unavailable { what: &'static str, cause: Cause },
     #[error("the server has version {found}, and a fleet needs 2.12 or later: update the server")]
@@ -67,7 +71,8 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(
             self.0,
-            Kind::Name { .. }
+            Kind::Address { .. }
+                | Kind::Name { .. }
                 | Kind::ShortLease { .. }
                 | Kind::LeaseInUse { .. }
                 | Kind::NoAsset { .. }

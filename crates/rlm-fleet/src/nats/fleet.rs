@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::{Context, object_store::ObjectStore, stream::Stream};
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use cancellable_sleep::SleepGate;
+use percent_encoding::percent_decode_str;
 
 use super::clock::now;
 use super::error::{Error, Kind};
@@ -40,11 +41,12 @@ impl fmt::Debug for Fleet {
 }
 
 impl Fleet {
-    /// Connects to the fleet `namespace` at a server address such as `nats://user:password@host:4222`; several addresses are separated by commas. The
-    /// waits of this connection end when `gate` shuts down.
+    /// Connects to the fleet `namespace` at a server address such as `nats://user:password@host:4222`, in which special characters are percent-encoded.
+    /// Several addresses are separated by commas; the first user and password are used for all. The waits of this connection end when `gate` shuts
+    /// down.
     ///
     /// # Errors
-    /// [`Error::is_unavailable`] if the server can't be reached within five seconds, [`Error::is_usage`] for a bad namespace,
+    /// [`Error::is_unavailable`] if the server can't be reached within five seconds, [`Error::is_usage`] for a bad namespace or address,
     /// [`Error::is_unsupported`] for a WebSocket, and if the server is older than version 2.12.
     ///
     /// # Cancel safety
@@ -60,7 +62,6 @@ impl Fleet {
         }
         let connected = Arc::new(AtomicU64::new(now().as_millis()));
         let changed = Arc::clone(&connected);
-        let addresses: Vec<String> = servers.split(',').map(|it| it.trim().into()).collect();
         let options = ConnectOptions::new()
             .name("rlm")
             .connection_timeout(CONNECT)
@@ -79,6 +80,19 @@ impl Fleet {
         let failed = |cause: async_nats::ConnectError| Kind::Connect {
             server: without_password(servers),
             cause: cause.into(),
+        };
+        let addresses = servers.split(',').map(|address| address.trim().parse());
+        let addresses: Vec<ServerAddr> =
+            addresses
+                .collect::<Result<_, _>>()
+                .map_err(|e: std::io::Error| Kind::Address {
+                    server: without_password(servers),
+                    cause: e.into(),
+                })?;
+        // The client library ignores the user in an address.
+        let options = match addresses.iter().find_map(login) {
+            Some((user, password)) => options.user_and_password(user, password),
+            None => options,
         };
         let client = options.connect(addresses).await.map_err(failed)?;
         if !client.is_server_compatible(2, 12, 0) {
@@ -117,6 +131,13 @@ impl Fleet {
         let time: Duration = at.since(now());
         let _woken_or_over = self.gate.sleep(time).await;
     }
+}
+
+/// Returns the user and the password of an address, without the percent signs of a URL.
+fn login(address: &ServerAddr) -> Option<(String, String)> {
+    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let user = address.username()?;
+    Some((plain(user), plain(address.password().unwrap_or_default())))
 }
 
 /// Returns addresses without their user names and passwords, for messages.

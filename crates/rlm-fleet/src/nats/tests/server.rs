@@ -20,6 +20,9 @@ use crate::nats::{Fleet, FleetOptions};
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// The lease of the tests: the shortest.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
+const PASSWORD: &str = "s3c@r%t";
+/// The user and the password in a URL.
+const LOGIN: &str = "rlm:s3c%40r%25t";
 
 /// Finds the server that `cargo xtask test` passes, or the one that `cargo xtask tools --install` downloaded.
 fn program() -> Option<PathBuf> {
@@ -62,7 +65,7 @@ impl Server {
     }
 
     pub(super) fn address(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{LOGIN}@127.0.0.1:{}", self.port)
     }
 
     /// Connects, as soon as the server is ready.
@@ -112,7 +115,8 @@ fn spawn(program: &Path, dir: &Path, port: u16) -> Child {
     let store = dir.join("store");
     let config = dir.join("nats.conf");
     let text = format!(
-        "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
+        "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?}, sync_interval: always }}\n\
+         authorization {{ user: rlm, password: {PASSWORD:?} }}\n"
     );
     let mut file = std::fs::File::create(&config).unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -161,7 +165,7 @@ impl Proxy {
     }
 
     pub(super) fn address(&self) -> String {
-        format!("nats://{}", self.address)
+        format!("nats://{LOGIN}@{}", self.address)
     }
 
     pub(super) fn lose_next_answer(&self) {
