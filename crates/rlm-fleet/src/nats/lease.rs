@@ -1,4 +1,5 @@
-//! The renewals of one lease, by the decisions of a [`LeaseClock`]. They are a task of their own, so that nothing else of a worker delays them.
+//! The renewals of one lease, by the decisions of a [`LeaseClock`]. They are a task of their own, so that no wait of another task delays
+//! them. A task that blocks the thread of the runtime does.
 
 use std::sync::Arc;
 use std::time::Duration;
