@@ -457,3 +457,28 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
         }
     });
 }
+
+#[test]
+fn submit_of_uncommitted_files_is_refused_without_a_server() {
+    let scene = Scene::new("");
+    fs_err::write(scene.file("new"), "").unwrap();
+    let words = [
+        "fleet",
+        "run",
+        "-n",
+        "1",
+        "-p",
+        "x",
+        "--nats",
+        "127.0.0.1:1",
+    ];
+    let submit = || scene.rlm(&words).args(["--", "true"]).run(LONG);
+    let refused = submit().expect_code(2).stderr;
+    assert!(refused.contains("commit its files"), "{refused}");
+    fs_err::remove_file(scene.file("new")).unwrap();
+    let unreachable = submit().expect_code(1).stderr;
+    assert!(
+        unreachable.contains("can't connect") && unreachable.contains("--run-id "),
+        "{unreachable}"
+    );
+}

@@ -83,6 +83,11 @@ pub(crate) fn execute(directory: &Path, args: FleetRunArgs) -> Result<ExitCode, 
     let submitted = session.block_on(async {
         let fleet = connect(&server, &session).await?;
         fleet.submit(new).await
+    });
+    let submitted = submitted.map_err(|e| match e.is_unavailable() {
+        // Under its name, it stays one run.
+        true => Failure::failed(format!("{e}; to submit the same run: --run-id {name}")),
+        false => e.into(),
     })?;
     report(&name, submitted, json)
 }
@@ -152,8 +157,11 @@ fn code(project: &Project) -> Result<(String, Vec<u8>), Failure> {
     if git.top().is_none() {
         return Err(usage("it is not a git repository: git init, and commit"));
     }
-    if let Err(why) = git.refuse_commits() {
-        return Err(usage(&why));
+    let changes = git.query(&["status", "--porcelain"]);
+    if changes.is_none_or(|changes| !changes.is_empty()) {
+        return Err(usage(
+            "workers get only what is committed: commit its files",
+        ));
     }
     let commit = git.query(&["rev-parse", "--verify", "--quiet", "HEAD"]);
     let commit =
