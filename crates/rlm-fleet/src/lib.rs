@@ -52,7 +52,11 @@ mod moment;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod record;
+#[cfg(not(feature = "test-util"))]
 mod sabotage;
+#[cfg(feature = "test-util")]
+#[doc(hidden)] // the crash tests switch these mistakes on; they are no part of the API
+pub mod sabotage;
 #[cfg(test)]
 mod tests;
 #[doc(hidden)] // `rlm` uses these times; they are no part of the API

@@ -1,10 +1,12 @@
 //! Mistakes that a test can switch on, one at a time, to show that the explorations detect each of them.
 //!
-//! Outside of the tests of this crate, none of this is in the program: `is_on` is then a constant. A switch affects only the thread that sets it.
+//! Without the feature `test-util`, outside of the tests of this crate, none of this is in the program: `is_on` is then a constant. A switch affects
+//! only the thread that sets it.
 
 /// One mistake that a decision could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sabotage {
+#[cfg_attr(not(feature = "test-util"), expect(unreachable_pub))]
+pub enum Sabotage {
     /// A publish that was refused counts as fenced, without a read of the last record.
     FenceWithoutReadBack,
     /// A publish without an answer counts as stored.
@@ -37,19 +39,26 @@ pub(crate) enum Sabotage {
     ReleaseTooEarly,
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 thread_local! {
     static NOW: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
 }
 
+/// Switches on one mistake for this thread; `None` switches off all mistakes.
+#[cfg(any(test, feature = "test-util"))]
+#[cfg_attr(not(feature = "test-util"), expect(unreachable_pub))]
+pub fn set(sabotage: Option<Sabotage>) {
+    NOW.set(sabotage);
+}
+
 /// Returns whether the current thread makes this mistake.
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 pub(crate) fn is_on(mistake: Sabotage) -> bool {
     NOW.get() == Some(mistake)
 }
 
 /// Returns whether the current thread makes this mistake; outside of tests, no thread does.
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "test-util")))]
 pub(crate) const fn is_on(_: Sabotage) -> bool {
     false
 }
@@ -57,8 +66,8 @@ pub(crate) const fn is_on(_: Sabotage) -> bool {
 /// Calls `work` while the current thread makes this mistake.
 #[cfg(test)]
 pub(crate) fn with<T>(mistake: Option<Sabotage>, work: impl FnOnce() -> T) -> T {
-    NOW.set(mistake);
+    set(mistake);
     let result = work();
-    NOW.set(None);
+    set(None);
     result
 }
