@@ -20,6 +20,7 @@ mod date;
 mod dist;
 mod docs;
 mod features;
+mod fleet_simulation;
 mod fuzz;
 mod lab;
 mod lint;
@@ -95,6 +96,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Search for acknowledged saves that a crash, a fault or a second writer loses
     CrashTest(crash_test::Arguments),
+    /// Simulate fleets of 100 to 10,000 runs with crashes, freezes, partitions and restarts, and print what the server gets
+    FleetSimulation(fleet_simulation::Arguments),
     /// Simulate nights of a run, each from a seed, in moments
     Night(night::Arguments),
     #[command(about = nightly::about())]
@@ -163,6 +166,7 @@ pub fn main() -> ExitCode {
         Command::Browser => browser::run(&workspace),
         Command::Bench(arguments) => bench::run(&workspace, &arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
+        Command::FleetSimulation(arguments) => fleet_simulation::run(&arguments),
         Command::Night(arguments) => night::run(&arguments),
         Command::Nightly(arguments) => nightly::run(&workspace, &arguments, strict),
         Command::Survivors(arguments) => survivors::run(&arguments),

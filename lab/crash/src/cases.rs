@@ -2,7 +2,7 @@
 
 use crate::reference::BrokenPromise;
 use crate::session::catching_panics;
-use crate::{fault, machine, race, replica, sim};
+use crate::{fault, fleet, machine, race, replica, sim};
 
 /// Runs `layer=case`.
 ///
@@ -22,6 +22,7 @@ pub fn replay(text: &str) -> Result<(), String> {
                 .map_err(told)
         }
         "replica" => replica::replay(&case.parse()?).map_err(told),
+        "fleet" => fleet::replay(case.parse()?).map_err(told),
         "machine" => machine::replay(case),
         "fault" => fault::replay(&case.parse()?),
         layer => Err(format!("the layer `{layer}` has no cases")),

@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use checkpoint_store::sabotage::Sabotage;
 
 use crate::fuzzing;
-use crate::mistake;
+use crate::mistake::{self, Mistake};
 use crate::program::{self, Running};
 use crate::saver::{Saver, SaverKind, Stop};
 
@@ -75,7 +75,7 @@ fn save(arguments: &[OsString]) -> Option<()> {
     };
     if let [sabotage] = sabotage {
         let known = |one: &&Sabotage| *sabotage == *format!("{one:?}");
-        mistake::set(Some(*mistake::ALL.iter().find(known)?));
+        mistake::set(Some(Mistake::Store(*mistake::STORE.iter().find(known)?)));
     }
     let number = |text: &OsString| text.to_str()?.parse().ok();
     let kind = KINDS.iter().find(|(_, word)| kind == word)?.0;

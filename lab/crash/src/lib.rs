@@ -9,7 +9,7 @@
 //! knows which states may be loaded afterwards.
 //!
 //! Modules in reading order: [`step`] and [`workloads`] (the actions of programs), [`mod@reference`] (the right contents of a store), [`disk`],
-//! [`choice`], [`computer`] and [`sim_disk`] (the model), [`session`] (a program on the model); the layers D0 to D9: [`sim`], [`race`] and [`replica`], [`fault`],
+//! [`choice`], [`computer`] and [`sim_disk`] (the model), [`session`] (a program on the model); the layers D0 to D9: [`sim`], [`race`], [`replica`] and [`fleet`], [`fault`],
 //! [`machine`], [`strace`], [`blocklog`], [`storm`], [`writers`], [`fulldisk`], [`bytes`], [`sabotages`]; and [`outcome`], the report of a layer.
 
 pub mod agents;
@@ -25,6 +25,7 @@ pub mod disk;
 pub mod fault;
 pub mod file_systems;
 pub mod fingerprints;
+pub mod fleet;
 pub mod fulldisk;
 pub mod fuzzing;
 pub mod ledger;

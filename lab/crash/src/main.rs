@@ -12,8 +12,8 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use rlm_crash::outcome::{Level, Outcome};
 use rlm_crash::{
-    blocklog, bytes, cases, child, counting, fault, fulldisk, machine, race, replica, sabotages,
-    sim, storm, strace, writers,
+    blocklog, bytes, cases, child, counting, fault, fleet, fulldisk, machine, race, replica,
+    sabotages, sim, storm, strace, writers,
 };
 use serde_json::json;
 
@@ -29,7 +29,7 @@ struct Layer {
     run: fn(Level) -> Outcome,
 }
 
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     Layer {
         item: "D0",
         name: "sim",
@@ -47,6 +47,12 @@ const LAYERS: [Layer; 12] = [
         name: "replica",
         what: "model of a writer with a replica, which refuses a save, loses a request or an answer, or dies; power cuts and faults of the disk",
         run: replica::run,
+    },
+    Layer {
+        item: "D0",
+        name: "fleet",
+        what: "model of a fleet: lost, late and repeated messages, killed, frozen and cut off workers, paused machines, restarts of the server; each owner has a real store",
+        run: fleet::run,
     },
     Layer {
         item: "D1",
@@ -99,7 +105,7 @@ const LAYERS: [Layer; 12] = [
     Layer {
         item: "D9",
         name: "sabotage",
-        what: "deliberate mistakes in the store: a layer must detect each",
+        what: "deliberate mistakes in the store and in the workers of a fleet: a layer must detect each",
         run: sabotages::run,
     },
 ];

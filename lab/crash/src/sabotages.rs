@@ -1,15 +1,14 @@
-//! D9: switches on each mistake that the store can make, and checks whether a layer detects it. The run fails if no layer detects a mistake, because
+//! D9: switches on each mistake that the store or a worker of a fleet can make, and checks whether a layer detects it. The run fails if no layer detects a mistake, because
 //! the layers would then also miss such a mistake in a real change.
 
-use checkpoint_store::sabotage::Sabotage;
-
+use crate::mistake::{self, Mistake};
 use crate::outcome::{Level, Outcome};
-use crate::{fault, machine, mistake, race, replica, sim};
+use crate::{fault, fleet, machine, race, replica, sim};
 
 /// The function that runs a layer.
 pub type Run = fn(Level) -> Outcome;
 
-/// The layers that search, quick ones first.
+/// The layers that search for mistakes of the store, quick ones first.
 const LAYERS: [(&str, Run); 5] = [
     ("race", race::run),
     ("replica", replica::run),
@@ -17,11 +16,13 @@ const LAYERS: [(&str, Run); 5] = [
     ("sim", sim::run),
     ("fault", fault::run),
 ];
+/// The layer that searches for mistakes of a worker.
+const FLEET: [(&str, Run); 1] = [("fleet", fleet::run)];
 
 /// Runs the layer.
 pub fn run(level: Level) -> Outcome {
     let mut outcome = Outcome::default();
-    for sabotage in mistake::ALL {
+    for sabotage in mistake::all() {
         outcome.tried += 1;
         let caught = caught(sabotage, level);
         if caught.is_empty() {
@@ -39,14 +40,18 @@ pub fn run(level: Level) -> Outcome {
 }
 
 /// Returns the layers that detect a sabotage, with their first notes: at the nightly level all layers, otherwise the first one.
-pub fn caught(sabotage: Sabotage, level: Level) -> Vec<(&'static str, String)> {
+pub fn caught(sabotage: Mistake, level: Level) -> Vec<(&'static str, String)> {
+    let layers = match sabotage {
+        Mistake::Store(_) => &LAYERS[..],
+        Mistake::Fleet(_) => &FLEET,
+    };
     let mut caught = Vec::new();
     // If a small search finds the mistake, no large one is needed.
     for small in [Level::Test, Level::Quick]
         .into_iter()
         .filter(|&small| small <= level)
     {
-        for (name, run) in LAYERS {
+        for &(name, run) in layers {
             if caught.iter().any(|&(known, _)| known == name) {
                 continue;
             }
@@ -62,7 +67,7 @@ pub fn caught(sabotage: Sabotage, level: Level) -> Vec<(&'static str, String)> {
 }
 
 /// Runs one layer with a sabotage switched on; returns its first note, if it found a broken promise.
-pub fn noticed(sabotage: Sabotage, run: Run, level: Level) -> Option<String> {
+pub fn noticed(sabotage: impl Into<Mistake>, run: Run, level: Level) -> Option<String> {
     let outcome = mistake::during(sabotage, || run(level));
     (outcome.lost > 0).then(|| outcome.notes.into_iter().next().unwrap_or_default())
 }

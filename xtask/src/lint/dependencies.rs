@@ -49,7 +49,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
         ],
         &[],
     ),
-    ("rlm-crash", &["checkpoint-store"], &[]),
+    ("rlm-crash", &["checkpoint-store", "rlm-fleet"], &[]),
     (
         "rlm-fleet",
         &[

@@ -69,7 +69,7 @@ macro_rules! noticed {
         #[test]
         fn d9_every_sabotage_has_a_test() {
             let tested = [$(Sabotage::$sabotage),+];
-            assert!(mistake::ALL.iter().all(|sabotage| tested.contains(sabotage)));
+            assert!(mistake::STORE.iter().all(|sabotage| tested.contains(sabotage)));
         }
     };
 }

@@ -3,6 +3,7 @@
 
 mod controls;
 mod disk;
+mod fleets;
 mod layers;
 mod real;
 
