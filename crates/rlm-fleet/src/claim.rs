@@ -38,7 +38,7 @@ const RECONNECT_GRACE: Duration = Duration::from_secs(3);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
-    /// When this worker connected to the server.
+    /// When this worker connected to the server the last time.
     connected: Moment,
     state: ClaimState,
 }
@@ -137,6 +137,15 @@ impl Claim {
     pub fn new(connected: Moment) -> Self {
         let state = ClaimState::New;
         Self { connected, state }
+    }
+
+    /// Records that this worker connected to the server again, at this moment. An owner may then need the same time to connect.
+    ///
+    /// A server that restarts again while the claimant waits for the owner disconnects both once more.
+    pub fn reconnected(&mut self, connected: Moment) {
+        if !sabotage::is_on(Sabotage::KeepOldConnection) {
+            self.connected = self.connected.max(connected);
+        }
     }
 
     /// Takes one input, and returns what the caller must do now, in order. An input that does not fit the state has no effect.

@@ -39,13 +39,14 @@ pub struct Case {
     message: Option<(u64, MessageFault)>,
 }
 
-const LETTERS: [(char, MessageFault); 6] = [
+const LETTERS: [(char, MessageFault); 7] = [
     ('q', MessageFault::Lost),
     ('l', MessageFault::Late),
     ('r', MessageFault::Repeated),
     ('f', MessageFault::Freeze),
     ('k', MessageFault::Kill),
     ('s', MessageFault::Restart),
+    ('t', MessageFault::RestartTwice),
 ];
 
 impl fmt::Display for Case {
@@ -193,11 +194,14 @@ impl Case {
         }
         match self.seed % 6 {
             1 => {
-                // An owner needs the time to connect between two restarts.
-                for part in 0..2 {
-                    let at = 1_000 + part * 20_000 + below(15_000);
-                    setup.faults.push((at, Fault::Restart(200 + below(4_000))));
+                // The second restart can come while a claimant waits for the owner to connect after the first.
+                let mut at = 1_000 + below(15_000);
+                for apart in [2_000, 20_000] {
+                    let away = 200 + below(4_000);
+                    setup.faults.push((at, Fault::Restart(away)));
+                    at += away + below(apart);
                 }
+                setup.faults.push((at, Fault::Restart(1_000)));
             }
             2 => setup.is_exclusive = false,
             // The lost time of the clocks is a part of the same half.

@@ -128,6 +128,7 @@ impl Delivery {
         };
         let mut input = ClaimInput::Delivered;
         let decided = loop {
+            state.claim.reconnected(self.fleet.connected_at());
             let mut outputs = state.claim.step(input, now()).into_iter();
             let Some(output) = outputs.next() else {
                 break ClaimOutput::LeaveAlone;

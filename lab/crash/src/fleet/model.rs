@@ -383,6 +383,8 @@ pub(super) enum MessageFault {
     Kill,
     /// The server restarts.
     Restart,
+    /// The server restarts, and again while a claimant waits for the owner to connect.
+    RestartTwice,
 }
 
 /// The fleet, its runs, and its faults.
@@ -653,6 +655,10 @@ impl<S: RunStore> World<S> {
                 self.later(1, Event::Fault(Fault::Kill(worker, 3_000)));
             }
             Some(MessageFault::Restart) => self.later(1, Event::Fault(Fault::Restart(1_000))),
+            Some(MessageFault::RestartTwice) => {
+                self.later(1, Event::Fault(Fault::Restart(1_000)));
+                self.later(3_500, Event::Fault(Fault::Restart(1_000)));
+            }
             _ => {}
         }
         match fault {

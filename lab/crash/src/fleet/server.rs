@@ -204,7 +204,10 @@ impl<S: RunStore> World<S> {
     pub(super) fn probe_class(&self) -> Class {
         let forgets = |(_, fault): &(Millis, Fault)| matches!(fault, Fault::Restart(_));
         let one = self.setup.network.one;
-        let is_one = matches!(one, Some((_, MessageFault::Restart)));
+        let is_one = matches!(
+            one,
+            Some((_, MessageFault::Restart | MessageFault::RestartTwice))
+        );
         match is_one || self.setup.faults.iter().any(forgets) {
             true => Class::Certain,
             false => Class::Other,

@@ -230,6 +230,8 @@ impl<S: RunStore> World<S> {
     }
 
     pub(super) fn claim_step(&mut self, holder: Holder, hold: &mut Hold<S>, input: ClaimInput) {
+        let connected = self.workers[holder.worker].connected;
+        hold.claim.reconnected(connected);
         let outputs = hold.claim.step(input, self.clock(holder.worker));
         self.claim_outputs(holder, hold, outputs);
     }

@@ -74,6 +74,7 @@ noticed! {
     d9_kill_at_lease_end_is_noticed: KillAtLeaseEnd;
     d9_count_from_answer_is_noticed: CountFromAnswer;
     d9_skip_grace_is_noticed: SkipGrace;
+    d9_keep_old_connection_is_noticed: KeepOldConnection;
     d9_skip_probe_is_noticed: SkipProbe;
     d9_ignore_owner_is_noticed: IgnoreOwner;
     d9_skip_poison_is_noticed: SkipPoison;
