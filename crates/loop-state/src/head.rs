@@ -405,6 +405,23 @@ impl Head {
         self
     }
 
+    /// Creates the head of the same run in a working tree that has only its commits. The work of an iteration that is not complete is not there, so its
+    /// attempt is unfinished, even if its turn had ended: the next process repeats it.
+    #[must_use]
+    pub fn without_uncommitted_work(mut self) -> Self {
+        let is_judged = match &self.step {
+            IterationStep::RequiredCheck { .. } | IterationStep::Check => true,
+            // A redo repeats the iteration anyway.
+            IterationStep::EndingLeftovers { then } => !matches!(then, AfterLeftovers::Redo(_)),
+            _ => false,
+        };
+        if is_judged {
+            let since = self.last_at;
+            self.step = IterationStep::Turn { since };
+        }
+        self
+    }
+
     fn leave_session(&mut self) {
         self.drop_session();
         self.has_prompt = false;

@@ -37,6 +37,39 @@ fn s13e_feedback_to_a_resume_is_in_the_prompt_of_the_next_attempt() {
 }
 
 #[test]
+fn f2_iteration_whose_work_was_not_committed_runs_again_on_another_machine() {
+    let no_check: fn(&mut Rules) = |rules| {
+        rules.phases[0].has_check = false;
+        rules.phases[0].limits.max_iterations = Some(3);
+    };
+    let required: fn(&mut Rules) = |rules| rules.phases[0].required_checks = 1;
+    let check: fn(&mut Rules) = |_| {};
+    for change in [no_check, required, check] {
+        let mut trace = Trace::new(rules(change));
+        trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+        let saved = trace.machine.head().clone();
+        let moved = saved.clone().without_uncommitted_work();
+        assert_eq!(moved.resume_point().iteration, 1);
+        assert!(moved.resume_point().is_unfinished, "{:?}", saved.step);
+        // The control: on the same machine the work is there, and the iteration is judged.
+        assert!(!saved.resume_point().is_unfinished, "{:?}", saved.step);
+        let mut trace = Trace::resumed(moved, ResumeOptions::default());
+        assert_eq!(trace.machine.head().counts.iterations, 0);
+        // With a check, it runs first, in case earlier commits have all the work.
+        if trace.machine.head().phase_rules().has_check {
+            for _ in 0..trace.machine.head().phase_rules().required_checks {
+                trace.then(MachineInput::RequiredCheckEnded(CheckResult::Passed));
+            }
+            let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+            let brief = started(&effects);
+            assert_eq!((brief.iteration, brief.attempt), (1, 2));
+        }
+        let head = trace.machine.head();
+        assert_eq!((head.iteration, head.attempt), (1, 2));
+    }
+}
+
+#[test]
 fn s25a_stop_during_a_restart_ends_the_run_and_resume_restarts() {
     let mut trace = Trace::new(rules(|rules| rules.phases[0].required_checks = 1));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));

@@ -140,7 +140,8 @@ impl Project {
 
 impl RunHead {
     /// Adapts the saved head of a run of a fleet to this machine: replaces the paths below `from`, the top of the project on the machine that saved
-    /// the head, and forgets what exists only on that machine: the session of the agent, the snapshot of the working tree, and the run's worktree.
+    /// the head, and forgets what exists only on that machine: the session of the agent, work that is not committed, the snapshot of the working tree,
+    /// and the run's worktree.
     ///
     /// The next save contains the changes, so that a successor knows where the paths are.
     pub fn move_to(&mut self, project: &Project, from: &Path) {
@@ -156,7 +157,8 @@ impl RunHead {
         if !directory.starts_with(project.tree()) {
             project.tree().clone_into(directory);
         }
-        self.machine = self.machine.clone().without_session();
+        let machine = self.machine.clone().without_session();
+        self.machine = machine.without_uncommitted_work();
         self.snapshot = None;
         self.root = Some(project.root().to_owned());
     }
