@@ -193,6 +193,17 @@ pub struct ResumeOptions {
     /// A message of the person who resumes: a steer for the next prompt, or the revision of a phase that waits for a review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+    /// Whether no person resumes the run, but another worker of a fleet takes it over. A pause and a stop after the iteration then stay in force.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub taken_over: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// How a turn ended.

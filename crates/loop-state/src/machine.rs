@@ -6,8 +6,8 @@ use crate::time::limit_text;
 use crate::times::STOP_BUDGET;
 use crate::{
     Effect, Head, IterationStep, LoopCommand, MachineInput, PromptContext, Rules, RulesError,
-    RunEnd, RunUpdate, SessionPolicy, SteerState, StopDeadline, StopReason, TimedInput, Timer,
-    Timestamp, UsageTotal, WaitCause,
+    RunEnd, RunUpdate, SessionPolicy, SteerState, StopCause, StopDeadline, StopReason, TimedInput,
+    Timer, Timestamp, UsageTotal, WaitCause,
 };
 
 mod iteration;
@@ -471,7 +471,11 @@ impl Machine {
         head.count_active(at);
         head.last_at = head.last_at.max(at);
         head.stopping = None;
-        head.pausing = false;
+        // A pause survives a signal, because another worker may take the run over; a person's resume ends it.
+        head.pausing &= matches!(
+            reason,
+            StopReason::Stopped(StopCause::Terminated | StopCause::HungUp)
+        );
         head.redo = None;
         head.is_stopping_step = false;
         head.end = Some(RunEnd { at, reason });

@@ -4,8 +4,8 @@ use super::requests::recorded;
 use super::{Effects, Machine, after_save};
 use crate::head::MAX_NUMBER;
 use crate::{
-    AfterLeftovers, Effect, Head, IterationStep, RedoScope, ResumeOptions, StopReason, Streak,
-    Timestamp, UnfinishedCause,
+    AfterLeftovers, Effect, Head, IterationStep, RedoScope, ResumeOptions, StopReason, StopTiming,
+    Streak, Timestamp, UnfinishedCause,
 };
 
 impl Machine {
@@ -35,7 +35,7 @@ impl Machine {
         head.check_has_run = false;
         head.end = None;
         head.is_stopping_step = false;
-        head.pausing = false;
+        head.pausing &= resume.taken_over;
         if let Some(position) = resume.session_position {
             head.session_saved(position);
             head.steers_seen(&resume.session_steers);
@@ -50,7 +50,10 @@ impl Machine {
             _ => None,
         };
         let redo = head.redo.take().or(redo_in_leftovers);
-        let was_stopping = head.stopping.take().is_some();
+        let stopping = head.stopping.take();
+        let was_stopping = stopping.is_some();
+        head.stopping =
+            stopping.filter(|stop| resume.taken_over && stop.when == StopTiming::AfterIteration);
         if let Some(rules) = resume.rules.filter(|rules| rules.validate().is_ok()) {
             head.phase = head.phase.min(rules.phases.len() as u32 - 1);
             head.reopen_phase();
@@ -80,7 +83,10 @@ impl Machine {
         }
         let steer = resume.feedback;
         let steer = steer.and_then(|text| self.record_steer(text, at));
-        let effects = self.continue_from_saved(redo, steer.is_some(), at);
+        let effects = match self.head.step {
+            IterationStep::Paused { .. } if resume.taken_over => self.pause(at),
+            _ => self.continue_from_saved(redo, steer.is_some(), at),
+        };
         match steer {
             Some(id) => after_save(recorded(id), effects),
             None => effects,

@@ -169,12 +169,12 @@ fn any_timer() -> impl Strategy<Value = Timer> {
 fn any_input() -> impl Strategy<Value = MachineInput> {
     prop_oneof![
         1 => Just(MachineInput::Started),
-        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent(), any_agent(), proptest::option::of((0u64..9, proptest::collection::vec(0u32..4, 0..3))))
-            .prop_map(|(from_iteration, rules, highest_used_attempt, attended, previous_agent, feedback, session)| {
+        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent(), any_agent(), proptest::option::of((0u64..9, proptest::collection::vec(0u32..4, 0..3))), any::<bool>())
+            .prop_map(|(from_iteration, rules, highest_used_attempt, attended, previous_agent, feedback, session, taken_over)| {
                 // A caller that knows of unsaved attempts also knows their iterations.
                 let last_begun_iteration = highest_used_attempt;
                 let (session_position, session_steers) = session.map_or((None, Vec::new()), |(position, steers)| (Some(position), steers));
-                MachineInput::Resumed(ResumeOptions { rules, from_iteration, highest_used_attempt, last_begun_iteration, attended, previous_agent, feedback, session_position, session_steers })
+                MachineInput::Resumed(ResumeOptions { rules, from_iteration, highest_used_attempt, last_begun_iteration, attended, previous_agent, feedback, session_position, session_steers, taken_over })
             }),
         2 => any_use().prop_map(MachineInput::UsageReported),
         2 => any_review_decision().prop_map(|it| MachineInput::Requested(Request::Review(it))),

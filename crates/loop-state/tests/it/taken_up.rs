@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use loop_state::{
-    CheckResult, Effect, IterationStep, MachineInput, ProcessTreeOutcome, Request, ResumeOptions,
-    SessionPolicy, SteerState, StopCause, StopReason, StopRequest, StopTiming, Streak, Timer,
-    TurnOutcome, UnfinishedCause,
+    CheckResult, Effect, IterationStep, MachineInput, PauseAfter, ProcessTreeOutcome, Request,
+    ResumeOptions, SessionPolicy, SteerState, StopCause, StopReason, StopRequest, StopTiming,
+    Streak, Timer, TurnOutcome, UnfinishedCause,
 };
 
 use crate::limits::{HOUR, limited};
@@ -248,4 +248,57 @@ fn resumed_wait_ends_at_its_time_or_at_the_wait_limit() {
         panic!("{:?}", trace.reason());
     };
     assert_eq!(cap, minute);
+}
+
+/// Lets another worker of a fleet take the run over, or a person resume it.
+fn continued(trace: &mut Trace, taken_over: bool) -> Vec<Effect> {
+    trace.then(MachineInput::Resumed(ResumeOptions {
+        taken_over,
+        ..ResumeOptions::default()
+    }))
+}
+
+#[test]
+fn f6_pause_survives_the_takeover_of_a_run() {
+    for taken_over in [true, false] {
+        // Before the pause, during it, and with a signal in between.
+        for (is_complete, is_stopped) in
+            [(false, false), (true, false), (false, true), (true, true)]
+        {
+            let mut trace = Trace::new(rules(|_| {}));
+            let (reason, after) = (None, PauseAfter::Iteration);
+            trace.then(MachineInput::Requested(Request::Pause { reason, after }));
+            if is_complete {
+                trace.iteration(failed("red"));
+                let step = &trace.machine.head().step;
+                assert!(matches!(step, IterationStep::Paused { .. }), "{step:?}");
+            }
+            if is_stopped {
+                trace.then(MachineInput::StopRequested(request(StopCause::Terminated)));
+                if !is_complete {
+                    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+                }
+            }
+            let effects = continued(&mut trace, taken_over);
+            let head = trace.machine.head();
+            let (is_paused, is_pausing) = (head.awaits_person(), head.pausing);
+            let case = format!("{taken_over} {is_complete} {is_stopped}: {effects:?}");
+            assert_eq!(is_paused, taken_over && is_complete, "{case}");
+            assert_eq!(is_pausing, taken_over && !is_complete, "{case}");
+            let starts = |it: &Effect| matches!(it, Effect::StartAttempt(_) | Effect::RunCheck);
+            assert_eq!(effects.iter().any(starts), !is_paused, "{case}");
+        }
+    }
+}
+
+#[test]
+fn f6_stop_after_the_iteration_survives_the_crash_of_a_worker() {
+    for taken_over in [true, false] {
+        let mut trace = Trace::new(rules(|_| {}));
+        let after = StopTiming::AfterIteration;
+        trace.then(MachineInput::Requested(Request::Stop { when: after }));
+        continued(&mut trace, taken_over);
+        let stopping = trace.machine.head().stopping.map(|stop| stop.when);
+        assert_eq!(stopping, taken_over.then_some(after));
+    }
 }

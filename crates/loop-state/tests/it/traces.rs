@@ -83,6 +83,7 @@ fn short(value: &impl std::fmt::Debug) -> String {
         .replace(", previous_agent: None", "")
         .replace(", session_position: None", "")
         .replace(", session_steers: []", "")
+        .replace(", taken_over: false", "")
         .replace(", new_session: None", "")
         .replace(
             ", usage: UsageTotal { input_tokens: 0, output_tokens: 0, cost_microusd: 0 }",

@@ -53,6 +53,7 @@ pub(crate) fn first(
         session_steers: session.map_or_else(Vec::new, |it| steers_in(&it, &saved.machine)),
         attended,
         feedback: None,
+        taken_over: false,
     });
     if first == MachineInput::Started {
         saved.machine = Head::new(saved.settings.rules()).map_err(rlm_store::Error::rules)?;
