@@ -106,7 +106,7 @@ pub use program_name::{
 pub use programs::{Program, ProgramKind};
 pub use project::Project;
 pub use removal::{KeepReason, RemovalRules};
-pub use replica::RunReplica;
+pub use replica::{RemoteMessage, RunReplica};
 pub use run_head::{Committed, RunHead, Transfer, Uncommitted};
 pub use run_id::RunId;
 pub use runs::{RunEntry, RunState};

@@ -8,9 +8,11 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use checkpoint_store::{Record, Replica, ReplicaError, Seq};
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
 
 use crate::{RunHead, state_dir};
 
@@ -34,6 +36,19 @@ pub trait RunReplica: Replica {
     ///
     /// [`ReplicaError::Fenced`] if another process owns the run, [`ReplicaError::Unconfirmed`] if it is not certain that the commit is reachable.
     fn prepare(&mut self, head: &RunHead) -> Result<(), ReplicaError>;
+}
+
+/// A message of another machine to a run of a fleet: a line of the control socket, without the socket.
+#[derive(Debug)]
+pub struct RemoteMessage {
+    /// The line with a request or a query.
+    pub line: Vec<u8>,
+    /// The number under which the fleet recorded a request; a query has none. A later request has a higher number.
+    pub number: Option<u64>,
+    /// The time for which the sender waits for responses.
+    pub wait: Duration,
+    /// Gets the line of each response. If nobody receives them any more, the request stays in force.
+    pub to: mpsc::Sender<Vec<u8>>,
 }
 
 /// A replica that the journal and the writer of its store use in turn. After its first error or panic, it does nothing more.

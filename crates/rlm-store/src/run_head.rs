@@ -60,6 +60,10 @@ pub struct RunHead {
     /// The top of the project on the machine that saved the run, for a run of a fleet that has moved. Paths of the settings are below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
+    /// The number of the last recorded request that the run applied, for a run of a fleet. It is saved together with the effect of the request, so that
+    /// each request is applied once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_request: u64,
     /// The items that the program saved in the current iteration.
     #[serde(default, skip_serializing_if = "SavedItems::is_empty")]
     pub(crate) items: SavedItems,
@@ -83,12 +87,8 @@ pub struct Transfer {
     pub to: String,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for a reference"
-)]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
+fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
+    *n == N::default()
 }
 
 /// An iteration whose work is in a commit.
@@ -172,6 +172,7 @@ impl RunHead {
             transfer: None,
             transfers: 0,
             root: None,
+            last_request: 0,
             items: SavedItems::default(),
         }
     }
