@@ -1,5 +1,6 @@
 //! Runs of a fleet: real workers and a real NATS server on loopback. Without a server these tests skip themselves.
 
+use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use crate::git::subjects;
 use crate::scene::{PROMPT, Scene, crash};
 
 /// The shortest lease.
-const SHORT: &str = "2s";
+pub(crate) const SHORT: &str = "2s";
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Finds the server that `cargo xtask test` passes, or the one that `cargo xtask tools --install` downloaded.
@@ -32,10 +33,10 @@ fn server_program() -> Option<PathBuf> {
 }
 
 /// A scene with a server and a fleet.
-struct Fleet {
+pub(crate) struct Fleet {
     /// Ends before the sandbox, which waits for all processes.
     server: Option<Running>,
-    scene: Scene,
+    pub(crate) scene: Scene,
     program: PathBuf,
     port: u16,
 }
@@ -52,7 +53,7 @@ impl Fleet {
 
     /// Starts a server, and creates the fleet; `None` if there is no server program, and then the test is skipped.
     #[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
-    fn new(script: &str, lease: &str) -> Option<Self> {
+    pub(crate) fn new(script: &str, lease: &str) -> Option<Self> {
         let Some(program) = server_program() else {
             println!("skipped: there is no NATS server: cargo xtask tools --install");
             return None;
@@ -95,7 +96,7 @@ impl Fleet {
     }
 
     /// Prepares `rlm fleet ARGUMENTS`.
-    fn fleet(&self, arguments: &[&str]) -> Rlm<'_> {
+    pub(crate) fn fleet(&self, arguments: &[&str]) -> Rlm<'_> {
         self.fleet_at(self.port, arguments)
     }
 
@@ -108,14 +109,19 @@ impl Fleet {
     }
 
     /// Starts a worker, and waits until it is ready.
-    fn worker(&self, name: &str) -> Running {
+    pub(crate) fn worker(&self, name: &str) -> Running {
         self.worker_at(self.port, name)
     }
 
     fn worker_at(&self, port: u16, name: &str) -> Running {
+        let worker = self.fleet_at(port, &["worker", "--name", name]);
+        self.ready(name, worker)
+    }
+
+    /// Starts a prepared worker, and waits until it is ready.
+    pub(crate) fn ready(&self, name: &str, worker: Rlm<'_>) -> Running {
         let place = self.scene.sandbox.path().join(name);
-        let place = place.to_str().unwrap();
-        let worker = self.fleet_at(port, &["worker", "--name", name, "--place", place]);
+        let worker = worker.args(["--place".as_ref(), place.as_os_str()]);
         let mut worker = worker.own_session().spawn();
         worker.until("its first line", LONG, |worker| {
             worker.stdout().contains("is ready").then_some(())
@@ -123,33 +129,38 @@ impl Fleet {
         worker
     }
 
-    /// Submits the run `r1`.
+    /// Submits the run `r1` with the scripted agent.
     fn submit(&self, arguments: &[&str]) {
-        let line = [
-            &["run", "--run-id", "r1", "--sleep", "0", "--prompt", PROMPT],
-            arguments,
-        ];
-        let submit = self.fleet(&line.concat()).args(["--"]);
-        submit
-            .args(self.scene.agent.argv())
-            .run(LONG)
-            .expect_code(0);
+        let agent = self.scene.agent.argv();
+        self.submit_as("r1", arguments, &[&["--".into()], &agent[..]].concat());
+    }
+
+    /// Submits a run with these last arguments.
+    pub(crate) fn submit_as(&self, run: &str, arguments: &[&str], last: &[OsString]) {
+        let line = ["run", "--run-id", run, "--sleep", "0", "--prompt", PROMPT];
+        let submit = self.fleet(&[&line, arguments].concat());
+        submit.args(last).run(LONG).expect_code(0);
     }
 
     /// Waits for the end of the run `r1`, and returns its row with the exit code of the command.
-    fn wait(&self) -> (Value, i32) {
+    pub(crate) fn wait(&self) -> (Value, i32) {
         let ended = self.fleet(&["wait", "r1", "--json"]).run(3 * LONG);
         let code = ended.code().unwrap();
         (serde_json::from_str(&ended.stdout).unwrap(), code)
     }
 
-    /// Returns the row of the run `r1`.
-    fn row(&self) -> Value {
+    /// Returns the row of the only run.
+    pub(crate) fn row(&self) -> Value {
+        let mut rows = self.rows();
+        assert_eq!(rows.len(), 1);
+        rows.remove(0)
+    }
+
+    /// Returns the rows of all runs, ordered by name.
+    pub(crate) fn rows(&self) -> Vec<Value> {
         let shown = self.fleet(&["ps", "--json"]).run(LONG).expect_code(0);
-        let mut rows = shown.stdout.lines();
-        let row = rows.next().expect("one run");
-        assert_eq!(rows.next(), None);
-        serde_json::from_str(row).unwrap()
+        let rows = shown.stdout.lines();
+        rows.map(|row| serde_json::from_str(row).unwrap()).collect()
     }
 
     /// Returns the lines that all iterations wrote into the file `work`, as the commits of the fleet have them.
@@ -160,7 +171,7 @@ impl Fleet {
     }
 
     /// Waits until this start of the agent has printed `ready`, which it does after its work.
-    fn wait_for_start(&self, count: usize) -> AgentStart {
+    pub(crate) fn wait_for_start(&self, count: usize) -> AgentStart {
         self.scene.wait_until_started(count);
         self.scene.agent.starts().remove(count - 1)
     }

@@ -205,7 +205,9 @@ impl Claim {
                 self.decide(ClaimOutput::Acknowledge)
             }
             RecordKind::Unknown => self.decide(ClaimOutput::LeaveAlone),
-            RecordKind::Base | RecordKind::Release | RecordKind::Unpark => self.take_over(last),
+            RecordKind::Base | RecordKind::Release | RecordKind::Failure | RecordKind::Unpark => {
+                self.take_over(last)
+            }
             _ => self.ask_owner(last, now),
         }
     }

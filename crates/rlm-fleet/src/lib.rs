@@ -19,6 +19,8 @@
 //!   another worker can start one. [`LeaseClock`] ends the agent at half of the lease.
 //! - *A claimant asks first.* [`Claim`] decides what a worker does with a delivered run: it probes the earlier owner, claims the run, parks a run that
 //!   stalled three times, or acknowledges a run that has ended.
+//! - *A failure has evidence.* [`give_back`] decides what a worker does with a run that it can't continue: another worker gets it, or it is parked
+//!   with its [`FailedClaim`]s. A worker that can't start runs does not park them alone.
 //! - *A release comes after the end.* [`Handover`] gives a run back within two seconds; the release is appended only when the processes are gone.
 //!
 //! A worker passes the loss of a lease to the other decisions: [`AppendInput::GiveUp`], [`ClaimInput::LeaseLost`] and [`HandoverInput::LeaseLost`].
@@ -42,10 +44,12 @@
 //   append              one append at a time
 //   lease               renewals and the kill deadline
 //   claim               a delivered run
+//   failure             a run that a worker can't continue
 //   handover            SIGTERM
 //   nats                executes the decisions on a server
 mod append;
 mod claim;
+mod failure;
 mod handover;
 mod lease;
 mod moment;
@@ -64,6 +68,10 @@ pub mod times;
 
 pub use append::{AppendAnswer, AppendEnd, AppendInput, AppendOutput, Appender};
 pub use claim::{Claim, ClaimInput, ClaimOutput, ClaimRecord, MAX_STALLED, ProbeResult};
+pub use failure::{
+    FailedClaim, FailureCause, MAX_FAILED, MAX_FAILURE_TEXT, add_failed, give_back,
+    pause_after_failed_starts,
+};
 pub use handover::{Handover, HandoverInput, HandoverOutput, RunEnding};
 pub use lease::{LeaseClock, LeaseInput, LeaseOutput};
 pub use moment::Moment;

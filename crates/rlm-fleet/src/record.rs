@@ -45,6 +45,8 @@ pub enum RecordKind {
     Phase,
     /// The owner stopped the run's processes and gave the run back.
     Release,
+    /// The run's process ended without an end of the run, and the owner gave the run back.
+    Failure,
     /// The run waits for a person, and no worker claims it.
     Park,
     /// A person lets the workers claim a parked run again.
@@ -63,9 +65,18 @@ impl RecordKind {
         match self {
             Self::Claim => before.saturating_add(1),
             Self::Release => before.saturating_sub(1),
-            Self::Save(Progress::IterationCompleted | Progress::RunEnded) | Self::Unpark => 0,
+            _ if self.ends_failed_claims() => 0,
             _ => before,
         }
+    }
+
+    /// Returns whether a record of this kind ends a row of failed claims.
+    #[must_use]
+    pub(crate) const fn ends_failed_claims(self) -> bool {
+        matches!(
+            self,
+            Self::Save(Progress::IterationCompleted | Progress::RunEnded) | Self::Unpark
+        )
     }
 }
 

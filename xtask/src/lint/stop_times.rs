@@ -124,6 +124,7 @@ const OTHER: &[(&str, &[&str])] = &[
         &[
             "DUPLICATES",
             "FIRST_RETRY",
+            "LONGEST_PAUSE",
             "LONGEST_PULL",
             "LONGEST_RETRY",
             "MIN_LEASE",

@@ -21,7 +21,7 @@ use super::rebuild::RunParts;
 use super::record::StoredRecord;
 use crate::append::{AppendOutput, Appender};
 use crate::claim::{Claim, ClaimInput, ClaimOutput, ClaimRecord, ProbeResult};
-use crate::{Moment, RecordKind};
+use crate::{FailedClaim, FailureCause, Moment, RecordKind, add_failed};
 
 /// The longest wait of one request for a run.
 const LONGEST_PULL: Duration = Duration::from_secs(30);
@@ -59,6 +59,8 @@ pub struct Claimed {
     pub(super) time: Duration,
     pub(super) epoch: u64,
     pub(super) seq: u64,
+    /// The name of this worker, for people.
+    pub(super) worker: String,
     /// Answers probes until the run's processes are gone.
     _probes: ProbeAnswers,
 }
@@ -152,6 +154,7 @@ impl Delivery {
                     lease,
                     epoch,
                     seq,
+                    worker: worker.into(),
                     _probes: probes,
                 })))
             }
@@ -230,6 +233,9 @@ impl Claiming<'_> {
             None => RunRecord::new(epoch, kind, stalled),
         };
         new.meta.worker = Some(self.worker.into());
+        if let Some(last) = &self.last {
+            new.meta.set_failed(&failed_before(last));
+        }
         let id = new.id;
         let mut appender = Appender::new(expect, epoch);
         let until = now() + self.delivery.lease;
@@ -282,6 +288,21 @@ impl Claimed {
     pub async fn parts(&self) -> Result<RunParts, Error> {
         self.journal.parts(self.seq).await
     }
+}
+
+/// Returns the failed claims of a run with this last record. The newest claim is among them if its owner never gave the run back.
+fn failed_before(last: &StoredRecord) -> Vec<FailedClaim> {
+    let mut failed = last.failed.clone();
+    let is_counted = last.facts.stalled > 0;
+    if is_counted && matches!(last.facts.kind, RecordKind::Claim | RecordKind::Save(_)) {
+        let (epoch, worker) = (last.facts.epoch, last.worker().unwrap_or_default());
+        let cause = FailureCause::NoAnswer;
+        add_failed(
+            &mut failed,
+            FailedClaim::new(epoch, worker, last.stored_at, cause, ""),
+        );
+    }
+    failed
 }
 
 /// The message to the owner of a run, and its answer.

@@ -37,10 +37,14 @@ impl RunRecord {
         }
     }
 
-    /// Creates a record that keeps what the record before it says about the run: its summary, its code and its pool.
+    /// Creates a record that keeps what the record before it says about the run: its summary, its code, its pool, and its failed claims unless this
+    /// record ends the row.
     pub(super) fn after(last: &StoredRecord, epoch: u64, kind: RecordKind, stalled: u32) -> Self {
         let mut record = Self::new(epoch, kind, stalled);
         record.meta.keep(&last.meta);
+        if kind.ends_failed_claims() {
+            record.meta.set_failed(&[]);
+        }
         record
     }
 }

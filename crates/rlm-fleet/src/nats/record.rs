@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::objects::ObjectId;
-use crate::{LastRecord, Progress, RecordId, RecordKind};
+use crate::{FailedClaim, FailureCause, LastRecord, MAX_FAILED, Progress, RecordId, RecordKind};
 
 /// The version of the form of a record. A record with a higher number has a form that this program does not know.
+///
+/// A later program that adds a kind, or something that changes a decision, writes such a record with a higher number. All later records of this run
+/// then have this number in `needs`, so that an older program leaves the run alone, whatever the last record is.
 const VERSION: u32 = 1;
 
 /// The facts about a run that a list of runs shows.
@@ -86,6 +89,8 @@ pub struct StoredRecord {
     pub summary: Option<RunSummary>,
     /// The time at which the server stored the record, in milliseconds since 1970.
     pub stored_at: i64,
+    /// The claims in a row that completed no iteration, as the evidence for people; oldest first.
+    pub failed: Vec<FailedClaim>,
     pub(super) meta: Meta,
     /// The body, unless it is an object.
     pub(super) body: Vec<u8>,
@@ -95,6 +100,9 @@ pub struct StoredRecord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Meta {
     v: u32,
+    /// The highest version of all earlier records of the run.
+    #[serde(default, skip_serializing_if = "is_known")]
+    needs: u32,
     /// The id, in hexadecimal digits.
     id: String,
     kind: String,
@@ -120,12 +128,64 @@ pub(super) struct Meta {
     pub(super) worker: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     summary: Option<Value>,
+    /// The claims in a row that completed no iteration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<Value>,
+}
+
+fn is_known(version: &u32) -> bool {
+    *version <= VERSION
+}
+
+/// A [`FailedClaim`] as JSON.
+#[derive(Serialize, Deserialize)]
+struct FailedJson {
+    claim: u64,
+    worker: String,
+    at: i64,
+    cause: String,
+    text: String,
+}
+
+const CAUSES: [(FailureCause, &str); 3] = [
+    (FailureCause::Start, "start"),
+    (FailureCause::Process, "process"),
+    (FailureCause::NoAnswer, "no_answer"),
+];
+
+impl From<&FailedClaim> for FailedJson {
+    fn from(failed: &FailedClaim) -> Self {
+        let cause = CAUSES.iter().find(|(cause, _)| *cause == failed.cause);
+        Self {
+            claim: failed.epoch,
+            worker: failed.worker.clone(),
+            at: failed.at,
+            cause: cause.map_or("", |(_, name)| name).into(),
+            text: failed.text.clone(),
+        }
+    }
+}
+
+impl FailedJson {
+    /// Returns the failed claim; `None` if a newer program wrote it.
+    fn into_failed(self) -> Option<FailedClaim> {
+        let (cause, _) = CAUSES.iter().find(|(_, name)| *name == self.cause)?;
+        let Self {
+            claim,
+            worker,
+            at,
+            text,
+            ..
+        } = self;
+        Some(FailedClaim::new(claim, &worker, at, *cause, &text))
+    }
 }
 
 impl Meta {
     pub(super) fn new(id: RecordId, epoch: u64, kind: RecordKind, stalled: u32) -> Self {
         Self {
             v: VERSION,
+            needs: VERSION,
             id: format!("{:032x}", id.bits()),
             kind: name_of(kind).into(),
             epoch,
@@ -137,6 +197,7 @@ impl Meta {
             pool: None,
             worker: None,
             summary: None,
+            failed: Vec::new(),
         }
     }
 
@@ -150,6 +211,24 @@ impl Meta {
         self.pool.clone_from(&earlier.pool);
         self.worker.clone_from(&earlier.worker);
         self.summary.clone_from(&earlier.summary);
+        self.failed.clone_from(&earlier.failed);
+        self.needs = earlier.needs.max(earlier.v);
+    }
+
+    /// Returns the failed claims that this program knows, at most as many as a run keeps.
+    pub(super) fn failed(&self) -> Vec<FailedClaim> {
+        let known = self.failed.iter().take(MAX_FAILED).filter_map(|it| {
+            let json: FailedJson = serde_json::from_value(it.clone()).ok()?;
+            json.into_failed()
+        });
+        known.collect()
+    }
+
+    pub(super) fn set_failed(&mut self, failed: &[FailedClaim]) {
+        let json = |it| serde_json::to_value(FailedJson::from(it)).ok();
+        self.failed = failed.iter().filter_map(json).collect();
+    }
+
     }
 
     pub(super) fn set_save(&mut self, save: Seq) {
@@ -157,7 +236,7 @@ impl Meta {
     }
 }
 
-const NAMES: [(RecordKind, &str); 10] = [
+const NAMES: [(RecordKind, &str); 11] = [
     (RecordKind::Base, "base"),
     (RecordKind::Claim, "claim"),
     (RecordKind::Save(Progress::Working), "save"),
@@ -166,6 +245,7 @@ const NAMES: [(RecordKind, &str); 10] = [
     (RecordKind::Undo, "undo"),
     (RecordKind::Phase, "phase"),
     (RecordKind::Release, "release"),
+    (RecordKind::Failure, "failure"),
     (RecordKind::Park, "park"),
     (RecordKind::Unpark, "unpark"),
 ];
@@ -177,7 +257,7 @@ fn name_of(kind: RecordKind) -> &'static str {
 
 fn kind_of(meta: &Meta) -> RecordKind {
     let found = NAMES.iter().find(|(_, name)| *name == meta.kind);
-    let known = found.filter(|_| meta.v <= VERSION);
+    let known = found.filter(|_| meta.v.max(meta.needs) <= VERSION);
     known.map_or(RecordKind::Unknown, |(kind, _)| *kind)
 }
 
@@ -206,6 +286,7 @@ pub(super) fn decode(seq: u64, stored_at: i64, bytes: &[u8]) -> Result<StoredRec
         },
         summary: summary.and_then(|summary| serde_json::from_value(summary).ok()),
         stored_at,
+        failed: meta.failed(),
         meta,
         body: body.to_vec(),
     })
@@ -273,6 +354,8 @@ mod tests {
         assert_eq!(more.facts.kind, RecordKind::Claim);
         let newer = with(|json| json["v"] = 2.into());
         assert_eq!(newer.facts.kind, RecordKind::Unknown);
+        let after = with(|json| json["needs"] = 2.into());
+        assert_eq!(after.facts.kind, RecordKind::Unknown);
         let other = with(|json| json["kind"] = "lease".into());
         assert_eq!(other.facts.kind, RecordKind::Unknown);
         let summary = with(|json| json["summary"] = "text".into());
@@ -280,6 +363,22 @@ mod tests {
             (summary.facts.kind, summary.summary),
             (RecordKind::Claim, None)
         );
+    }
+
+    #[test]
+    fn record_after_a_newer_one_is_unknown_and_keeps_the_failed_claims() {
+        let mut newer = meta(RecordKind::Claim);
+        newer.v = VERSION + 1;
+        let failed = FailedClaim::new(3, "w1", 7, FailureCause::Start, "no git");
+        newer.set_failed(std::slice::from_ref(&failed));
+        newer.failed.push("a form of a newer program".into());
+        let mut later = meta(RecordKind::Release);
+        later.keep(&newer);
+        let mut last = meta(RecordKind::Claim);
+        last.keep(&later);
+        let read = decode(1, 0, &encode(&last, b"")).unwrap();
+        assert_eq!(read.facts.kind, RecordKind::Unknown);
+        assert_eq!(read.failed, [failed]);
     }
 
     proptest! {

@@ -366,6 +366,9 @@ impl Saves {
             Ok(seq) => {
                 self.last.facts.seq = seq;
                 self.last.facts.stalled = stalled;
+                if kind.ends_failed_claims() {
+                    self.last.meta.set_failed(&[]);
+                }
                 Ok(())
             }
             Err(AppendEnd::Fenced { by }) => Err(Failure::Fenced { by }),

@@ -201,7 +201,9 @@ impl RunRow {
     #[must_use]
     pub fn state(&self) -> &'static str {
         match self.last.facts.kind {
-            RecordKind::Base | RecordKind::Release | RecordKind::Unpark => "queued",
+            RecordKind::Base | RecordKind::Release | RecordKind::Failure | RecordKind::Unpark => {
+                "queued"
+            }
             RecordKind::Save(Progress::RunEnded) => "ended",
             RecordKind::Park => "parked",
             RecordKind::Unknown => "unknown",

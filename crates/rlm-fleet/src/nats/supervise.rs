@@ -7,14 +7,14 @@ use std::time::Duration;
 use async_nats::jetstream::AckKind;
 
 use super::claim::Claimed;
-use super::clock::now;
+use super::clock::{now, wall_clock_millis};
 use super::journal::RunRecord;
 use super::lease::acknowledge;
 use super::record::StoredRecord;
 use crate::append::{AppendOutput, Appender};
 use crate::handover::{Handover, HandoverInput, HandoverOutput, RunEnding};
 use crate::times::HANDOVER;
-use crate::{Moment, RecordKind};
+use crate::{FailedClaim, FailureCause, Moment, RecordKind, add_failed, give_back};
 
 /// The interval between two tries to read the last record after the end of a run's process.
 const READ_INTERVAL: Duration = Duration::from_millis(100);
@@ -33,6 +33,9 @@ pub trait RunProcess: Send {
 
     /// Waits until the process and the process tree of its agent are gone. Must be cancel safe.
     fn gone(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Returns how the gone process ended, and what it printed last, for people.
+    fn last_words(&self) -> String;
 }
 
 /// How the work on a claimed run ended. Its processes are gone in each case.
@@ -42,7 +45,11 @@ pub enum SupervisionEnd {
     RunEnded(Box<StoredRecord>),
     /// The run was given back, and another worker can claim it at once.
     HandedOver,
-    /// The process ended without an end of the run, or the hand-over failed. Another worker takes the run over when the lease ends.
+    /// The process ended without an end of the run. The run was given back, and another worker can claim it after a quarter of the lease.
+    GivenBack(FailedClaim),
+    /// The process ended without an end of the run, as those of the claims before it, so the run is parked.
+    Parked(FailedClaim),
+    /// The run could not be given back. Another worker takes it over when the lease ends.
     LeftAlone,
     /// The lease was lost, so the process was killed.
     LeaseLost,
@@ -85,7 +92,10 @@ impl Claimed {
                 biased;
                 () = process.gone() => {
                     return match handing_over {
-                        None => self.end().await,
+                        None => {
+                            let words = process.last_words();
+                            self.end(&words).await
+                        }
                         Some(handover) => self.end_handover(handover).await,
                     };
                 }
@@ -136,8 +146,33 @@ impl Claimed {
         Ending::Unknown
     }
 
-    async fn end(self) -> SupervisionEnd {
+    /// Gives the run back, because this worker could not start its process. `why` is for people.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the run alone, or it was given back.
+    pub async fn give_back_unstarted(self, why: &str) -> SupervisionEnd {
         match self.ending().await {
+            Ending::Open(last) => self.give_back(&last, FailureCause::Start, why).await,
+            ending => self.end_without_process(ending).await,
+        }
+    }
+
+    async fn end(self, words: &str) -> SupervisionEnd {
+        match self.ending().await {
+            Ending::Open(last) => {
+                // A process saves an attempt before it starts the agent.
+                let cause = match last.facts.seq == self.seq {
+                    true => FailureCause::Start,
+                    false => FailureCause::Process,
+                };
+                self.give_back(&last, cause, words).await
+            }
+            ending => self.end_without_process(ending).await,
+        }
+    }
+
+    async fn end_without_process(self, ending: Ending) -> SupervisionEnd {
+        match ending {
             Ending::Over(last) => {
                 // If this is lost, the next worker finds the end, and acknowledges it.
                 let _lost = self.acknowledge(AckKind::Ack).await;
@@ -149,6 +184,39 @@ impl Claimed {
             }
             Ending::Open(_) => SupervisionEnd::LeftAlone,
             Ending::Unknown => SupervisionEnd::LeaseLost,
+        }
+    }
+
+    /// Gives the run back after a failure, or parks it. Its processes are gone.
+    async fn give_back(
+        self,
+        last: &StoredRecord,
+        cause: FailureCause,
+        text: &str,
+    ) -> SupervisionEnd {
+        let at = wall_clock_millis();
+        let failure = FailedClaim::new(self.epoch, &self.worker, at, cause, text);
+        let mut failed = last.failed.clone();
+        add_failed(&mut failed, failure.clone());
+        let kind = give_back(&failed, last.facts.stalled);
+        let stalled = kind.stalled(last.facts.stalled);
+        let mut record = RunRecord::after(last, self.epoch, kind, stalled);
+        record.meta.set_failed(&failed);
+        let mut appender = Appender::new(last.facts.seq, self.epoch);
+        let until = self.lease.kill_at().unwrap_or_else(now);
+        if { self.journal.append(&mut appender, record, until).await }.is_err() {
+            return SupervisionEnd::LeftAlone;
+        }
+        if kind == RecordKind::Park {
+            // If this is lost, the next worker finds the parked run, and acknowledges it.
+            let _lost = self.acknowledge(AckKind::Ack).await;
+            return SupervisionEnd::Parked(failure);
+        }
+        // A renewal after the return would prolong the lease of the successor.
+        self.lease.end();
+        match self.acknowledge(AckKind::Nak(Some(self.time / 4))).await {
+            true => SupervisionEnd::GivenBack(failure),
+            false => SupervisionEnd::LeftAlone,
         }
     }
 

@@ -101,6 +101,10 @@ fn claims_of_single_runs_have_these_steps() {
             trace(0, &[delivered, (9_001, last(RecordKind::Release, 1))]),
         ),
         (
+            "the owner gave the run back after a failure",
+            trace(0, &[delivered, (9_001, last(RecordKind::Failure, 1))]),
+        ),
+        (
             "the run has ended",
             trace(
                 0,
@@ -144,6 +148,7 @@ fn claims_count_as_stalled_until_an_iteration_is_completed() {
         (RecordKind::Claim, 2),
         (RecordKind::Release, 1),
         (RecordKind::Claim, 2),
+        (RecordKind::Failure, 2),
         (completed, 0),
         (working, 0),
         (RecordKind::Claim, 1),

@@ -40,7 +40,7 @@ pub(super) fn ended(reason: &StopReason) -> RunEnd {
 }
 
 /// Creates a run with one save and one blob.
-async fn new_run() -> (RunHead, NewRun) {
+pub(super) async fn new_run() -> (RunHead, NewRun) {
     let (_dir, project) = project();
     let (mut journal, _) = Journal::open(&project, &run(), true).unwrap();
     let agent = AgentConfig::command(vec!["true".into()]);

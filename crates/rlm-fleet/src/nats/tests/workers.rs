@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::runs::{claim, ended, open, pool, run, submit};
 use super::server::{DEADLINE, LEASE, Server};
 use crate::nats::*;
-use crate::{Moment, RecordKind};
+use crate::{FailureCause, Moment, RecordKind};
 use loop_state::StopReason;
 use tokio::sync::watch;
 
@@ -57,6 +57,10 @@ impl RunProcess for TestProcess {
             state.kills += 1;
             state.is_gone = true;
         });
+    }
+
+    fn last_words(&self) -> String {
+        "can't save\nexit status 1".into()
     }
 
     async fn gone(&mut self) {
@@ -163,7 +167,7 @@ async fn renewals_move_the_kill_time_and_keep_the_run() {
     process.exit();
     // The process ended without an end of the run.
     let end = supervised.await.unwrap();
-    assert!(matches!(end, SupervisionEnd::LeftAlone), "{end:?}");
+    assert!(matches!(end, SupervisionEnd::GivenBack(_)), "{end:?}");
 }
 
 #[tokio::test]
@@ -282,4 +286,112 @@ async fn run_is_parked_after_three_claims_without_an_iteration() {
     }
     let rows = fleet.runs().await.unwrap();
     assert_eq!(rows[0].state(), "parked");
+    let failed = &rows[0].last.failed;
+    let claims: Vec<_> = { failed.iter() }
+        .map(|it| (it.epoch, it.worker.as_str(), it.cause))
+        .collect();
+    let no_answer = |epoch| (epoch, "worker", FailureCause::NoAnswer);
+    assert_eq!(claims, [no_answer(1), no_answer(2), no_answer(3)]);
+    assert!(failed.is_sorted_by_key(|it| it.at), "{failed:?}");
+}
+
+/// Claims the run as this worker.
+async fn claim_as(fleet: &Fleet, worker: &str) -> Box<Claimed> {
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < DEADLINE, "no claim");
+        if let Some(delivery) = fleet.pull(&pool()).await.unwrap()
+            && let ClaimDecision::Claimed(claimed) = delivery.decide(worker).await.unwrap()
+        {
+            return claimed;
+        }
+    }
+}
+
+#[tokio::test]
+async fn f11_worker_that_can_not_start_a_run_does_not_park_it_and_three_do() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    for _ in 0..5 {
+        let claimed = claim_as(&fleet, "bad").await;
+        let end = claimed.give_back_unstarted("no git").await;
+        let SupervisionEnd::GivenBack(failed) = end else {
+            panic!("{end:?}")
+        };
+        assert_eq!(
+            (failed.worker.as_str(), failed.text.as_str()),
+            ("bad", "no git")
+        );
+    }
+    let last = fleet.last(&run()).await.unwrap();
+    assert_eq!(last.facts.stalled, 0);
+    assert_eq!(last.failed.len(), 1);
+    // A process that ended before its first save was not started either.
+    let claimed = claim_as(&fleet, "worse").await;
+    let process = TestProcess::new(true);
+    process.exit();
+    let end = claimed.supervise(process, std::future::pending()).await;
+    let SupervisionEnd::GivenBack(failed) = end else {
+        panic!("{end:?}")
+    };
+    assert_eq!(failed.cause, FailureCause::Start);
+    let claimed = claim_as(&fleet, "third").await;
+    let end = claimed.give_back_unstarted("no space").await;
+    assert!(matches!(end, SupervisionEnd::Parked(_)), "{end:?}");
+    let last = fleet.last(&run()).await.unwrap();
+    assert_eq!(last.facts.kind, RecordKind::Park);
+    let workers: Vec<_> = { last.failed.iter() }
+        .map(|it| it.worker.as_str())
+        .collect();
+    assert_eq!(workers, ["bad", "worse", "third"]);
+    assert_eq!(last.failed[1].text, "can't save\nexit status 1");
+}
+
+#[tokio::test]
+async fn f11_run_whose_process_fails_in_three_claims_is_parked_by_the_third() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    for nth in 1..=3 {
+        let claimed = claim(&fleet).await;
+        let mut opened = open(&server, &claimed).await;
+        opened.journal.save(&opened.head).await.unwrap();
+        let process = TestProcess::new(true);
+        process.exit();
+        let end = claimed.supervise(process, std::future::pending()).await;
+        match end {
+            SupervisionEnd::GivenBack(failed) if nth < 3 => {
+                assert_eq!(failed.cause, FailureCause::Process);
+            }
+            SupervisionEnd::Parked(_) if nth == 3 => {}
+            end => panic!("{nth}: {end:?}"),
+        }
+    }
+    let last = fleet.last(&run()).await.unwrap();
+    assert_eq!((last.facts.stalled, last.failed.len()), (3, 3));
+}
+
+#[tokio::test]
+async fn completed_iteration_ends_the_row_of_failed_claims() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    drop(claim(&fleet).await);
+    let claimed = claim(&fleet).await;
+    assert_eq!(fleet.last(&run()).await.unwrap().failed.len(), 1);
+    let mut opened = open(&server, &claimed).await;
+    opened.journal.save(&opened.head).await.unwrap();
+    assert_eq!(fleet.last(&run()).await.unwrap().failed.len(), 1);
+    opened.head.machine.counts.iterations = 1;
+    opened.journal.save(&opened.head).await.unwrap();
+    opened.journal.save(&opened.head).await.unwrap();
+    let last = fleet.last(&run()).await.unwrap();
+    assert_eq!((last.facts.stalled, last.failed.len()), (0, 0));
 }

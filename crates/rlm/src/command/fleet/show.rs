@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use rlm_fleet::RecordKind;
+use loop_state::Timestamp;
 use rlm_fleet::nats::{RunRow, StoredRecord};
+use rlm_fleet::{FailedClaim, FailureCause, RecordKind};
 use rlm_store::{Project, RunId};
 use rlm_text::escape::plain;
 use rlm_text::money;
@@ -46,6 +47,14 @@ pub(crate) fn wait(args: &FleetWaitArgs) -> Result<ExitCode, Failure> {
     let row = RunRow { run, last };
     let shown = RowView::of(&row.run, &row.last, row.state());
     render::print(args.json, &shown);
+    if row.last.facts.kind == RecordKind::Park {
+        let rlm = hint::program_command();
+        anstream::eprintln!(
+            "rlm: run {} is parked, and no worker takes it; its commits so far: {rlm} fleet fetch {}",
+            row.run,
+            row.run
+        );
+    }
     Ok(code.into())
 }
 
@@ -98,6 +107,54 @@ struct RowView {
     reason: Option<String>,
     exit_code: Option<u8>,
     epoch: u64,
+    /// The claims in a row that completed no iteration.
+    failed_claims: Vec<FailedView>,
+}
+
+/// A claim that completed no iteration, for people and programs.
+#[derive(Debug, serde::Serialize)]
+struct FailedView {
+    claim: u64,
+    worker: String,
+    at: String,
+    cause: &'static str,
+    text: String,
+    #[serde(skip)]
+    line: String,
+}
+
+impl FailedView {
+    fn of(failed: &FailedClaim) -> Self {
+        let at = u64::try_from(failed.at).unwrap_or_default();
+        let at = rlm_text::time::utc(Timestamp::from_millis(at));
+        let worker = plain(&failed.worker);
+        let (claim, what) = (failed.epoch, describe(failed));
+        Self {
+            line: format!("claim {claim}, worker {worker}, {at}: {}", plain(&what)),
+            claim,
+            worker,
+            at,
+            cause: match failed.cause {
+                FailureCause::Start => "start",
+                FailureCause::Process => "process",
+                FailureCause::NoAnswer => "no_answer",
+            },
+            text: failed.text.clone(),
+        }
+    }
+}
+
+/// Describes a failed claim in a line.
+pub(super) fn describe(failed: &FailedClaim) -> String {
+    let what = match failed.cause {
+        FailureCause::Start => "the worker can't start the run",
+        FailureCause::Process => "the process ended without an end of the run",
+        FailureCause::NoAnswer => "no answer any more",
+    };
+    match failed.text.is_empty() {
+        true => what.into(),
+        false => format!("{what}: {}", failed.text.replace('\n', " | ")),
+    }
 }
 
 impl RowView {
@@ -108,7 +165,7 @@ impl RowView {
             is_parked,
             summary.as_ref().and_then(|it| it.reason.as_ref()),
         ) {
-            (true, _) => Some("parked: three claims made no progress".to_owned()),
+            (true, _) => Some(why_parked(&last.failed).to_owned()),
             // Before its end, this is why an earlier worker stopped.
             (_, reason) => reason.filter(|_| last.is_over()).map(ToString::to_string),
         };
@@ -128,7 +185,16 @@ impl RowView {
             reason,
             exit_code: last.is_over().then(|| code_of(last) as u8),
             epoch: last.facts.epoch,
+            failed_claims: last.failed.iter().map(FailedView::of).collect(),
         }
+    }
+}
+
+/// Returns why a run with these failed claims was parked.
+fn why_parked(failed: &[FailedClaim]) -> &'static str {
+    match failed.last() {
+        Some(last) if last.cause == FailureCause::Start => "three workers can't start it",
+        _ => "three claims in a row completed no iteration",
     }
 }
 
@@ -140,8 +206,9 @@ impl fmt::Display for RowView {
         }
         write!(f, ", iteration {}", self.iteration)?;
         match &self.worker {
-            Some(worker) if self.exit_code.is_none() => write!(f, ", worker {worker}"),
-            _ => Ok(()),
+            Some(worker) if self.exit_code.is_none() => write!(f, ", worker {worker}")?,
+            _ => {}
         }
+        { self.failed_claims.iter() }.try_for_each(|failed| write!(f, "\n  {}", failed.line))
     }
 }

@@ -1,33 +1,38 @@
 //! `rlm fleet worker`: claims runs, makes their working trees, and supervises a process for each.
 
+use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent_subprocess::{ProcessTree, Signal, StdinMode, StopPolicy, TreeCommand};
+use agent_subprocess::{Exit, ProcessTree, Signal, StdinMode, StopPolicy, TreeCommand};
 use cancellable_sleep::SleepGate;
-use rlm_fleet::Moment;
 use rlm_fleet::nats::{
     ClaimDecision, Claimed, Error as FleetError, Fleet, Pool, ReplicaStart, RunParts, RunProcess,
-    SupervisionEnd,
+    SupervisionEnd, now,
 };
+use rlm_fleet::{FailedClaim, FailureCause, Moment, pause_after_failed_starts};
 use rlm_store::transfer::{ReplicatedRun, UnpackedRun};
 use rlm_store::{Project, RunId, state_dir};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
+use super::show::describe;
 use super::work::WorkSpec;
 use crate::args::{FLEET_WORK, FleetServerArgs, FleetWorkerArgs};
-use crate::config;
 use crate::exit::{Code, Failure};
 use crate::output;
 use crate::session::{Session, refuse_nested};
+use crate::{agents, config};
 
 /// The stop budget of a run's process. The worker kills it 1.5 s after SIGTERM, and the guards need a part of that time.
 const RUN_STOP: &str = "1200ms";
 /// The interval between two looks at processes that could not be ended.
 const SURVIVORS: Duration = Duration::from_secs(10);
+/// The number of printed lines of a run that the evidence of a failure has.
+const LAST_LINES: usize = 5;
 /// The wait after a failed request to the fleet.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -67,12 +72,14 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
             place,
             program,
             shutdown: shutdown.clone(),
+            health: Arc::default(),
             gate,
         };
         let mut slots = JoinSet::new();
         for _ in 0..args.slots {
             slots.spawn(worker.clone().serve());
         }
+        drop(worker);
         slots.join_all().await;
         over.cancel();
         Ok::<_, FleetError>(())
@@ -90,14 +97,26 @@ struct Worker {
     place: PathBuf,
     program: PathBuf,
     shutdown: CancellationToken,
+    /// Shared by the slots of a pool.
+    health: Arc<Mutex<WorkerHealth>>,
     /// Is shut when all slots have ended.
     gate: SleepGate,
+}
+
+/// Why a worker asks for no run.
+#[derive(Debug, Default)]
+struct WorkerHealth {
+    /// The starts of runs that failed, in a row.
+    failed_starts: u32,
+    /// The end of the pause after them.
+    pause_until: Moment,
 }
 
 impl Worker {
     /// Claims one run after the other until the shutdown.
     async fn serve(self) {
         while !self.shutdown.is_cancelled() {
+            self.wait_after_failed_starts().await;
             let pulled = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return,
@@ -119,10 +138,49 @@ impl Worker {
         }
     }
 
+    /// Waits while this worker asks for no run because it can't start runs.
+    async fn wait_after_failed_starts(&self) {
+        let until = self.health().pause_until;
+        self.sleep(until.since(now())).await;
+    }
+
+    fn health(&self) -> MutexGuard<'_, WorkerHealth> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until the time is over, or the worker shuts down.
+    async fn sleep(&self, time: Duration) {
+        let gate = SleepGate::from_token(self.shutdown.child_token());
+        let _elapsed_or_over = gate.sleep(time).await;
+    }
+
+    /// Counts the failed starts in a row. After one, the other workers of the pool get the runs for a while.
+    fn count_start(&self, end: &SupervisionEnd, lease: Duration) {
+        let is_failed = |failed: &FailedClaim| failed.cause == FailureCause::Start;
+        let is_failed = match end {
+            SupervisionEnd::GivenBack(failed) | SupervisionEnd::Parked(failed) => is_failed(failed),
+            _ => false,
+        };
+        let mut health = self.health();
+        health.failed_starts = match is_failed {
+            true => health.failed_starts.saturating_add(1),
+            false => 0,
+        };
+        let pause = pause_after_failed_starts(health.failed_starts, lease);
+        health.pause_until = now() + pause;
+        drop(health);
+        if is_failed {
+            let pause = rlm_text::duration::show(pause);
+            let text = format!(
+                "this worker asks for no run of this pool for {pause}, so that others get them"
+            );
+            self.say(None, &text);
+        }
+    }
+
     async fn wait_after(&self, error: &FleetError) {
         self.say(None, &error.to_string());
-        let gate = SleepGate::from_token(self.shutdown.child_token());
-        let _elapsed_or_over = gate.sleep(RETRY).await;
+        self.sleep(RETRY).await;
     }
 
     fn say(&self, run: Option<&RunId>, text: &str) {
@@ -140,22 +198,20 @@ impl Worker {
         // Workers of several fleets can share the directory.
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let place = self.place.join(format!("{run}.{epoch}.{}", &unique[..8]));
-        let process = match self.start(&claimed, &place).await {
-            Ok(process) => process,
-            // The next claim tries again, and the third in a row parks the run.
-            Err(why) => {
-                self.say(Some(&run), &format!("can't start: {why}"));
-                remove(&place);
-                return;
-            }
+        let lease = claimed.lease();
+        let end = match self.start(&claimed, &place).await {
+            Ok(process) => claimed.supervise(process, self.shutdown.cancelled()).await,
+            Err(why) => claimed.give_back_unstarted(&why.to_string()).await,
         };
-        let end = claimed.supervise(process, self.shutdown.cancelled()).await;
+        self.count_start(&end, lease);
         let text = match &end {
             SupervisionEnd::RunEnded(last) => {
                 let reason = last.summary.as_ref().and_then(|it| it.reason.as_ref());
                 reason.map_or("ended".to_owned(), ToString::to_string)
             }
             SupervisionEnd::HandedOver => "handed over".into(),
+            SupervisionEnd::GivenBack(failed) => format!("given back: {}", describe(failed)),
+            SupervisionEnd::Parked(failed) => format!("parked: {}", describe(failed)),
             SupervisionEnd::LeftAlone => {
                 "its process ended; another claim follows when the lease ends".into()
             }
@@ -226,6 +282,8 @@ impl Worker {
         Ok(WorkProcess {
             tree,
             run,
+            printed: VecDeque::new(),
+            exit: None,
             policy: StopPolicy::default(),
             gate: self.gate.clone(),
         })
@@ -247,7 +305,30 @@ fn unpack(place: &Path, run: &RunId, epoch: u64, parts: RunParts) -> Result<Unpa
         records: parts.records.into_iter().map(Ok),
         blobs: parts.blobs,
     };
-    Ok(project.unpack_claimed(run, epoch, from)?)
+    let unpacked = project.unpack_claimed(run, epoch, from)?;
+    refuse_missing_agents(&project, run)?;
+    Ok(unpacked)
+}
+
+/// Refuses a run whose agents this machine doesn't have. The run itself would end.
+fn refuse_missing_agents(project: &Project, run: &RunId) -> Result<(), Failure> {
+    let Ok(head) = project.run(run)?.head else {
+        // The process of the run reports it.
+        return Ok(());
+    };
+    let path = std::env::var_os("PATH");
+    for phase in &head.settings.phases {
+        let program = agents::program(&phase.agent);
+        let is_missing = phase.agent.has_program()
+            && which::which_in(program, path.as_ref(), project.tree()).is_err();
+        if is_missing {
+            let (program, phase) = (Path::new(program).display(), &phase.name);
+            return Err(Failure::failed(format!(
+                "phase {phase} needs the program `{program}`, which is not on this machine"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether git has all files of a working tree.
@@ -266,6 +347,9 @@ fn remove(place: &Path) {
 struct WorkProcess {
     tree: ProcessTree,
     run: RunId,
+    /// The last lines that it printed.
+    printed: VecDeque<String>,
+    exit: Option<Exit>,
     policy: StopPolicy,
     gate: SleepGate,
 }
@@ -289,6 +373,12 @@ impl RunProcess for WorkProcess {
         let _gone = self.tree.kill_at(Duration::ZERO);
     }
 
+    fn last_words(&self) -> String {
+        let exit = self.exit.map_or(String::new(), |exit| exit.to_string());
+        let lines = self.printed.iter().map(String::as_str);
+        lines.chain([exit.as_str()]).collect::<Vec<_>>().join("\n")
+    }
+
     async fn gone(&mut self) {
         loop {
             tokio::select! {
@@ -296,11 +386,15 @@ impl RunProcess for WorkProcess {
                 Some(printed) = self.tree.next_output() => {
                     let text = rlm_text::escape::safe(&printed.line.text());
                     output::line(&format!("[{}] {text}", self.run));
+                    if self.printed.len() == LAST_LINES {
+                        self.printed.pop_front();
+                    }
+                    self.printed.push_back(text.into());
                 }
                 else => break,
             }
         }
-        self.tree.wait().await;
+        self.exit = Some(self.tree.wait().await);
         let report = self.tree.stop(&self.policy).await;
         if report.is_proven() {
             return;
