@@ -40,6 +40,7 @@ The worker uses the agents, logins and tools of this machine, and needs no open 
 
 Examples:
   rlm fleet worker --pool main --slots 4
+  rlm fleet worker --pool claude=2 --pool codex=4
   rlm -C /var/lib/rlm fleet worker --name build-7")]
     Worker(FleetWorkerArgs),
     /// Submit a run to a pool
@@ -111,10 +112,10 @@ pub(crate) struct FleetInitArgs {
 pub(crate) struct FleetWorkerArgs {
     #[command(flatten)]
     pub(crate) server: FleetServerArgs,
-    /// The pool whose runs this worker takes
-    #[arg(long, value_name = "NAME", default_value = "main")]
-    pub(crate) pool: String,
-    /// The number of runs at a time
+    /// A pool whose runs this worker takes, perhaps with a number of slots; can be repeated
+    #[arg(long = "pool", value_name = "NAME[=SLOTS]", default_value = "main")]
+    pub(crate) pools: Vec<String>,
+    /// The number of runs of each pool at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) slots: u32,
     /// The name of this worker, for people [default: the pid]

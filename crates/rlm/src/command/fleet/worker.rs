@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
     refuse_nested(false)?;
-    let pool: Pool = args.pool.parse()?;
+    let pools = pools(&args)?;
     let place = directory.join(&args.place);
     let made = state_dir::make_private_directory(&place).and_then(|()| std::path::absolute(&place));
     let place =
@@ -59,15 +59,22 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
         let fleet =
             Fleet::connect(&args.server.servers, &args.server.namespace, gate.clone()).await?;
         // A pool that does not exist is an error now, not with each request for a run.
-        fleet.lease_of(&pool).await?;
+        for (pool, _) in &pools {
+            fleet.lease_of(pool).await?;
+        }
         let name = args.name.unwrap_or_else(|| pid.clone());
-        output::line(&format!(
-            "worker {name} is ready for the runs of pool {pool}"
-        ));
+        for (pool, slots) in &pools {
+            let runs = match slots {
+                1 => "1 run".into(),
+                _ => format!("{slots} runs at a time"),
+            };
+            output::line(&format!(
+                "worker {name} is ready for the runs of pool {pool}: {runs}"
+            ));
+        }
         let worker = Worker {
             fleet,
             server: args.server,
-            pool,
             name,
             place,
             program,
@@ -76,8 +83,14 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
             gate,
         };
         let mut slots = JoinSet::new();
-        for _ in 0..args.slots {
-            slots.spawn(worker.clone().serve());
+        for (pool, count) in pools {
+            let worker = Worker {
+                health: Arc::default(),
+                ..worker.clone()
+            };
+            for _ in 0..count {
+                slots.spawn(worker.clone().serve(pool.clone()));
+            }
         }
         drop(worker);
         slots.join_all().await;
@@ -87,12 +100,40 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
     Ok(Code::Done.into())
 }
 
+/// The largest number of runs of a pool at a time.
+const MAX_SLOTS: u32 = 64;
+
+/// Returns the pools of a worker, each with the number of its runs at a time.
+fn pools(args: &FleetWorkerArgs) -> Result<Vec<(Pool, u32)>, Failure> {
+    let mut pools: Vec<(Pool, u32)> = Vec::new();
+    for given in &args.pools {
+        let (name, slots) = match given.split_once('=') {
+            None => (given.as_str(), args.slots),
+            Some((name, slots)) => {
+                let slots = slots.parse().ok().filter(|it| (1..=MAX_SLOTS).contains(it));
+                let wrong = || {
+                    let most = MAX_SLOTS;
+                    Failure::usage(format!(
+                        "--pool {given}: expected 1 to {most} slots after ="
+                    ))
+                };
+                (name, slots.ok_or_else(wrong)?)
+            }
+        };
+        let pool: Pool = name.parse()?;
+        if pools.iter().any(|(known, _)| *known == pool) {
+            return Err(Failure::usage(format!("--pool {pool} is given twice")));
+        }
+        pools.push((pool, slots));
+    }
+    Ok(pools)
+}
+
 /// One worker. Each slot has a clone.
 #[derive(Clone)]
 struct Worker {
     fleet: Fleet,
     server: FleetServerArgs,
-    pool: Pool,
     name: String,
     place: PathBuf,
     program: PathBuf,
@@ -113,14 +154,14 @@ struct WorkerHealth {
 }
 
 impl Worker {
-    /// Claims one run after the other until the shutdown.
-    async fn serve(self) {
+    /// Claims one run of a pool after the other until the shutdown. A run that waits, for example for a rate limit, keeps only a slot of its pool.
+    async fn serve(self, pool: Pool) {
         while !self.shutdown.is_cancelled() {
             self.wait_after_failed_starts().await;
             let pulled = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return,
-                pulled = self.fleet.pull(&self.pool) => pulled,
+                pulled = self.fleet.pull(&pool) => pulled,
             };
             let delivery = match pulled {
                 Ok(Some(delivery)) => delivery,
