@@ -40,6 +40,7 @@ mod first_check;
 mod first_day;
 mod first_day_story;
 mod fleet;
+mod fleet_limits;
 mod floods;
 mod full_disk;
 mod git;

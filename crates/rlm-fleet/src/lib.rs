@@ -22,6 +22,7 @@
 //! - *A failure has evidence.* [`give_back`] decides what a worker does with a run that it can't continue: another worker gets it, or it is parked
 //!   with its [`FailedClaim`]s. A worker that can't start runs does not park them alone.
 //! - *A release comes after the end.* [`Handover`] gives a run back within two seconds; the release is appended only when the processes are gone.
+//! - *A spent budget is a wait.* [`BudgetShare`] adds the cost of a run to that of the fleet, and pauses the run until the budget is raised.
 //!
 //! A worker passes the loss of a lease to the other decisions: [`AppendInput::GiveUp`], [`ClaimInput::LeaseLost`] and [`HandoverInput::LeaseLost`].
 //!
@@ -46,8 +47,10 @@
 //   claim               a delivered run
 //   failure             a run that a worker can't continue
 //   handover            SIGTERM
+//   budget              the budget of all runs together
 //   nats                executes the decisions on a server
 mod append;
+mod budget;
 mod claim;
 mod failure;
 mod handover;
@@ -67,6 +70,7 @@ mod tests;
 pub mod times;
 
 pub use append::{AppendAnswer, AppendEnd, AppendInput, AppendOutput, Appender};
+pub use budget::{BUDGET_INTERVAL, BudgetInput, BudgetOutput, BudgetShare, BudgetState};
 pub use claim::{Claim, ClaimInput, ClaimOutput, ClaimRecord, MAX_STALLED, ProbeResult};
 pub use failure::{
     FailedClaim, FailureCause, MAX_FAILED, MAX_FAILURE_TEXT, add_failed, give_back,

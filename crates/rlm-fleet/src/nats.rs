@@ -12,6 +12,9 @@
 //! | stream `NS-work`, subjects `NS.work.POOL.RUN` | one message for each run that needs a worker; its delivery is the lease of a worker |
 //! | consumer `pool-POOL` of `NS-work` | delivers the runs of a pool; its `ack_wait` is the lease |
 //! | object store `NS-blobs` | everything that is larger than a message: bases, code, large records; the name of an object is its SHA-256 |
+//! | stream `NS-settings`, subject `NS.settings.budget` | the budget of the fleet |
+//! | stream `NS-spent`, subjects `NS.spent.total` and `NS.spent.day-N` | counters of what all runs spent, in millionths of a US dollar; `N` is the number of days since 1970 |
+//! | subject `NS.signal.budget-spent` | no stream: a run announces there that the budget is spent |
 //! | subject `NS.ctl.RUN` | no stream: the owner of a run answers probes there |
 //!
 //! All reads go to the leader of a stream (`allow_direct=false`), because another replica can lack the newest records.
@@ -32,6 +35,7 @@
 //   record               a record as a message
 //   journal              reads and appends of one run's records
 //   assets               the creation of the streams
+//   budget               the budget of all runs together
 //   submit               new runs, and the list of all
 //   rebuild              the parts from which a worker makes the directory of a run
 //   replica              the saves of a run
@@ -39,6 +43,7 @@
 //   claim                the delivery of a run, up to the claim
 //   supervise            the work on a claimed run
 mod assets;
+mod budget;
 mod claim;
 mod clock;
 mod error;
@@ -57,6 +62,7 @@ mod supervise;
 mod tests;
 
 pub use assets::{Asset, AssetState, FleetOptions, MIN_LEASE};
+pub use budget::{Budget, BudgetChanges, BudgetPeriod};
 pub use claim::{ClaimDecision, Claimed, Delivery};
 pub use clock::now;
 pub use error::Error;

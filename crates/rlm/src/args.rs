@@ -33,8 +33,8 @@ pub(crate) use checkpoints::{
 pub(crate) use fleet::{FLEET_WORK, FleetArgs};
 #[cfg(feature = "fleet")]
 pub(crate) use fleet::{
-    FleetCommand, FleetFetchArgs, FleetInitArgs, FleetPsArgs, FleetRunArgs, FleetServerArgs,
-    FleetWaitArgs, FleetWorkerArgs,
+    FleetBudgetArgs, FleetBudgetCommand, FleetCommand, FleetFetchArgs, FleetInitArgs, FleetPsArgs,
+    FleetRunArgs, FleetServerArgs, FleetWaitArgs, FleetWorkerArgs,
 };
 pub(crate) use live::{AttachArgs, InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopArgs};
 pub(crate) use runs::RunsArgs;

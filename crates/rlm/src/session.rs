@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Deref;
 use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use rlm_text::escape::plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use signal_hook_tokio::Signals;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::agents;
 use crate::config::{self, Config};
@@ -230,6 +230,25 @@ impl Session {
         presses: PressActions,
         watchers: &RunObservers,
     ) -> Result<ExitCode, Failure> {
+        let beside = |_, _| std::future::pending();
+        self.run_to_end_beside(project, runner, events, screen, presses, watchers, beside)
+    }
+
+    /// As [`run_to_end`](Self::run_to_end), with a future that gets the view of the run and its requests, and is dropped when the run ends.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "those of `run_to_end`, and one more"
+    )]
+    pub(crate) fn run_to_end_beside<F: Future<Output = ()>>(
+        self,
+        project: &Project,
+        runner: Runner,
+        events: RunEventReceiver,
+        screen: Screen,
+        presses: PressActions,
+        watchers: &RunObservers,
+        beside: impl FnOnce(watch::Receiver<Arc<View>>, mpsc::Sender<RunControl>) -> F,
+    ) -> Result<ExitCode, Failure> {
         let runner = watchers.watch(runner, project, &self.interrupts)?;
         let (control, messages) = mpsc::channel(REQUEST_QUEUE);
         let head = runner.head();
@@ -267,8 +286,15 @@ impl Session {
         let waiting_output = events.waiting_output();
         let console = self.terminal.show(shown, events);
         let place = IndexEntry::of(project, &run);
+        let beside = beside(runner.watch(), control.clone());
         let supervised = self.supervise(runner, &control, messages, place.as_ref());
-        let outcome = self.runtime.block_on(supervised);
+        let outcome = self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                outcome = supervised => outcome,
+                () = beside => unreachable!("this future never completes"),
+            }
+        });
         if let Some(place) = place {
             place.leave();
         }

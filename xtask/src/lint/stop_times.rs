@@ -122,6 +122,7 @@ const OTHER: &[(&str, &[&str])] = &[
     (
         "rlm-fleet",
         &[
+            "BUDGET_INTERVAL",
             "DUPLICATES",
             "FIRST_RETRY",
             "LONGEST_PAUSE",

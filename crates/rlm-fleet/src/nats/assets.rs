@@ -16,6 +16,8 @@ pub const MIN_LEASE: Duration = Duration::from_secs(2);
 
 /// The number of runs that workers of a pool can hold at a time. With the server's default of 1,000, the next runs would wait without a message.
 const MAX_HELD: i64 = 100_000;
+/// The number of earlier values that the server keeps of each setting, for people.
+const SETTINGS: i64 = 16;
 /// The time in which the server recognises a repeated append.
 const DUPLICATES: Duration = Duration::from_secs(120);
 
@@ -84,7 +86,26 @@ impl Fleet {
             num_replicas,
             ..Config::default()
         };
-        let mut assets = vec![self.init_stream(runs).await?, self.init_stream(work).await?];
+        let settings = Config {
+            name: self.names.settings(),
+            subjects: vec![self.names.all_settings()],
+            max_messages_per_subject: SETTINGS,
+            num_replicas,
+            ..Config::default()
+        };
+        let spent = Config {
+            name: self.names.spent(),
+            subjects: vec![self.names.spent_in("*")],
+            max_messages_per_subject: 1,
+            allow_message_counter: true,
+            duplicate_window: DUPLICATES,
+            num_replicas,
+            ..Config::default()
+        };
+        let mut assets = Vec::new();
+        for config in [runs, work, settings, spent] {
+            assets.push(self.init_stream(config).await?);
+        }
         for pool in &options.pools {
             assets.push(self.init_consumer(pool, options).await?);
         }

@@ -72,6 +72,34 @@ impl Names {
         format!("{}-blobs", self.namespace)
     }
 
+    pub(super) fn settings(&self) -> String {
+        format!("{}-settings", self.namespace)
+    }
+
+    pub(super) fn spent(&self) -> String {
+        format!("{}-spent", self.namespace)
+    }
+
+    /// Returns the subject of the budget of the fleet.
+    pub(super) fn budget(&self) -> String {
+        format!("{}.settings.budget", self.namespace)
+    }
+
+    /// Returns the subject on which a run announces that the budget is spent.
+    pub(super) fn budget_spent(&self) -> String {
+        format!("{}.signal.budget-spent", self.namespace)
+    }
+
+    /// Returns the subject of the counter of a period.
+    pub(super) fn spent_in(&self, period: &str) -> String {
+        format!("{}.spent.{period}", self.namespace)
+    }
+
+    /// Returns the subject of all settings.
+    pub(super) fn all_settings(&self) -> String {
+        format!("{}.settings.*", self.namespace)
+    }
+
     pub(super) fn consumer(&self, pool: &Pool) -> String {
         format!("pool-{pool}")
     }

@@ -34,6 +34,9 @@ pub struct RunSummary {
     pub reason: Option<StopReason>,
     /// The commit of the last save.
     pub commit: Option<String>,
+    /// Why the run waits for a person or a budget; `None` if it doesn't.
+    #[serde(default)]
+    pub paused: Option<String>,
 }
 
 impl RunSummary {
@@ -50,6 +53,10 @@ impl RunSummary {
             last_check: machine.last_check,
             reason: { machine.end.as_ref() }.map(|end| end.reason.clone()),
             commit: head.git_commit.clone(),
+            paused: machine.awaits_person().then(|| {
+                let reason = head.pause_reason.as_deref();
+                reason.unwrap_or("by a person").to_owned()
+            }),
         }
     }
 }

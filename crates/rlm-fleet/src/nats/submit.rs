@@ -197,6 +197,13 @@ const TOO_MANY: &str = "maximum messages per subject exceeded";
 const WAIT_INTERVAL: Duration = Duration::from_millis(250);
 
 impl RunRow {
+    /// Returns why the run waits for a person or a budget; `None` if it doesn't.
+    #[must_use]
+    pub fn paused(&self) -> Option<&str> {
+        let summary = self.last.summary.as_ref();
+        summary.and_then(|summary| summary.paused.as_deref())
+    }
+
     /// Returns the state of the run in one word.
     #[must_use]
     pub fn state(&self) -> &'static str {
@@ -207,6 +214,7 @@ impl RunRow {
             RecordKind::Save(Progress::RunEnded) => "ended",
             RecordKind::Park => "parked",
             RecordKind::Unknown => "unknown",
+            _ if self.paused().is_some() => "paused",
             _ => "running",
         }
     }

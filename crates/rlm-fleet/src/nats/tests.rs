@@ -1,6 +1,7 @@
 //! Tests against a real NATS server on loopback. Without a server they skip themselves: `cargo xtask tools --install` downloads one.
 
 mod appends;
+mod budgets;
 mod runs;
 mod server;
 mod workers;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use rlm_store::RunId;
-use rlm_text::duration;
+use rlm_text::{duration, money};
 
 use super::RunArgs;
 
@@ -68,6 +68,16 @@ Examples:
 Examples:
   rlm fleet fetch RUN      # and then: git merge rlm/RUN")]
     Fetch(FleetFetchArgs),
+    /// Limit the cost of all runs together
+    #[command(after_help = "\
+When the budget is spent, all runs wait, and the workers take no new ones. No run ends: they continue when the budget is raised, or when the next day \
+begins (in UTC).
+
+Examples:
+  rlm fleet budget set 500 --per day
+  rlm fleet budget show
+  rlm fleet budget set none")]
+    Budget(FleetBudgetArgs),
 }
 
 /// The hidden command under which this program works on a claimed run.
@@ -163,4 +173,50 @@ pub(crate) struct FleetFetchArgs {
     pub(crate) run: RunId,
     #[command(flatten)]
     pub(crate) server: FleetServerArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetBudgetArgs {
+    #[command(subcommand)]
+    pub(crate) what: FleetBudgetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetBudgetCommand {
+    /// Set the budget
+    Set(FleetBudgetSetArgs),
+    /// Print the budget, and what is spent
+    Show(FleetBudgetShowArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetBudgetSetArgs {
+    /// The most that all runs together may spend, in US dollars; none for no budget
+    #[arg(value_name = "USD", value_parser = budget)]
+    pub(crate) limit: FleetBudgetLimit,
+    /// The period: day (of UTC) or total
+    #[arg(long, value_name = "PERIOD", default_value = "total")]
+    pub(crate) per: String,
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetBudgetShowArgs {
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A budget in millionths of a US dollar; `None` for no budget.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FleetBudgetLimit(pub(crate) Option<u64>);
+
+fn budget(text: &str) -> Result<FleetBudgetLimit, String> {
+    match text {
+        "none" => Ok(FleetBudgetLimit(None)),
+        text => money::parse(text).map(|limit| FleetBudgetLimit(Some(limit))),
+    }
 }

@@ -7,6 +7,10 @@ use crate::args::FleetArgs;
 use crate::exit::Failure;
 
 #[cfg(feature = "fleet")]
+mod budget;
+#[cfg(feature = "fleet")]
+mod budget_share;
+#[cfg(feature = "fleet")]
 mod show;
 #[cfg(feature = "fleet")]
 mod submit;
@@ -25,6 +29,7 @@ pub(crate) fn execute(directory: &Path, args: FleetArgs) -> Result<ExitCode, Fai
         FleetCommand::Ps(args) => show::ps(&args),
         FleetCommand::Wait(args) => show::wait(&args),
         FleetCommand::Fetch(args) => show::fetch(directory, &args),
+        FleetCommand::Budget(args) => budget::execute(args),
     }
 }
 

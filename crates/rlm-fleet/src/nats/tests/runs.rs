@@ -155,19 +155,21 @@ async fn init_creates_the_assets_once() {
         [
             "stream test-runs: Unchanged",
             "stream test-work: Unchanged",
+            "stream test-settings: Unchanged",
+            "stream test-spent: Unchanged",
             "consumer pool-main: Unchanged",
             "object store test-blobs: Unchanged"
         ]
     );
     let changed = fleet.init(&options(30, &["main", "big"])).await.unwrap();
     assert_eq!(
-        shown(changed)[2..4],
+        shown(changed)[4..6],
         ["consumer pool-main: Changed", "consumer pool-big: Created"]
     );
     let lease = fleet.lease_of(&pool()).await.unwrap();
     assert_eq!(lease, Duration::from_secs(30));
     // A replica that lacks the newest records must not answer a read.
-    for name in ["test-runs", "test-work", "OBJ_test-blobs"] {
+    for name in ["test-runs", "test-work", "test-spent", "OBJ_test-blobs"] {
         let stream = fleet.context.get_stream(name).await.unwrap();
         assert!(!stream.cached_info().config.allow_direct, "{name}");
     }

@@ -166,6 +166,7 @@ impl RowView {
             summary.as_ref().and_then(|it| it.reason.as_ref()),
         ) {
             (true, _) => Some(why_parked(&last.failed).to_owned()),
+            _ if state == "paused" => summary.as_ref().and_then(|it| it.paused.clone()),
             // Before its end, this is why an earlier worker stopped.
             (_, reason) => reason.filter(|_| last.is_over()).map(ToString::to_string),
         };

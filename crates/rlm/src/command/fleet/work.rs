@@ -11,6 +11,7 @@ use rlm_store::{Project, WorkingTreeLock};
 use rlm_terminal::PressActions;
 use serde::{Deserialize, Serialize};
 
+use super::budget_share;
 use crate::exit::Failure;
 use crate::observers::RunObservers;
 use crate::render::Screen;
@@ -37,7 +38,7 @@ pub(crate) fn execute() -> Result<ExitCode, Failure> {
     read.map_err(|e| Failure::failed(format!("can't read the claim: {e}")))?;
     let spec: WorkSpec = serde_json::from_slice(&text)
         .map_err(|e| Failure::usage(format!("only a worker starts this command: {e}")))?;
-    let run = spec.start.run.clone();
+    let (run, start) = (spec.start.run.clone(), spec.start.clone());
     let project = Project::find(&spec.project)?;
     let its = project.clone();
     let replica = NatsReplica::open(
@@ -58,5 +59,14 @@ pub(crate) fn execute() -> Result<ExitCode, Failure> {
     })?;
     let (screen, presses) = (Screen::new(false), PressActions::default());
     let observers = RunObservers::default();
-    session.run_to_end(&project, runner, events, screen, presses, &observers)
+    let gate = session.gate();
+    session.run_to_end_beside(
+        &project,
+        runner,
+        events,
+        screen,
+        presses,
+        &observers,
+        |view, control| budget_share::share(start, gate, view, control),
+    )
 }

@@ -13,12 +13,13 @@ use rlm_fleet::nats::{
     ClaimDecision, Claimed, Error as FleetError, Fleet, Pool, ReplicaStart, RunParts, RunProcess,
     SupervisionEnd, now,
 };
-use rlm_fleet::{FailedClaim, FailureCause, Moment, pause_after_failed_starts};
+use rlm_fleet::{BUDGET_INTERVAL, FailedClaim, FailureCause, Moment, pause_after_failed_starts};
 use rlm_store::transfer::{ReplicatedRun, UnpackedRun};
 use rlm_store::{Project, RunId, state_dir};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
+use super::budget;
 use super::show::describe;
 use super::work::WorkSpec;
 use crate::args::{FLEET_WORK, FleetServerArgs, FleetWorkerArgs};
@@ -151,6 +152,8 @@ struct WorkerHealth {
     failed_starts: u32,
     /// The end of the pause after them.
     pause_until: Moment,
+    /// Whether the budget of the fleet is spent.
+    is_budget_spent: bool,
 }
 
 impl Worker {
@@ -158,6 +161,10 @@ impl Worker {
     async fn serve(self, pool: Pool) {
         while !self.shutdown.is_cancelled() {
             self.wait_after_failed_starts().await;
+            if self.is_budget_spent().await {
+                self.sleep(BUDGET_INTERVAL).await;
+                continue;
+            }
             let pulled = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return,
@@ -183,6 +190,21 @@ impl Worker {
     async fn wait_after_failed_starts(&self) {
         let until = self.health().pause_until;
         self.sleep(until.since(now())).await;
+    }
+
+    /// Returns whether the budget of the fleet is spent, and says so once.
+    async fn is_budget_spent(&self) -> bool {
+        // A worker without an answer gets no run either.
+        let Ok((budget, state)) = self.fleet.budget().await else {
+            return false;
+        };
+        let is_spent = state.is_spent();
+        let was_spent = std::mem::replace(&mut self.health().is_budget_spent, is_spent);
+        if is_spent && !was_spent {
+            let budget = budget::in_words(&budget, &state);
+            self.say(None, &format!("this worker takes no run: {budget}"));
+        }
+        is_spent
     }
 
     fn health(&self) -> MutexGuard<'_, WorkerHealth> {
