@@ -41,6 +41,7 @@ mod first_day;
 mod first_day_story;
 mod fleet;
 mod fleet_limits;
+mod fleet_many;
 mod floods;
 mod full_disk;
 mod git;

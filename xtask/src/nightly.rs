@@ -14,7 +14,7 @@ use crate::{
 const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
 
 /// The tests with two numbers in `tests/acceptance.md`: the item, and its tests.
-pub(crate) const NUMBERS: [(&str, Tests); 11] = [
+pub(crate) const NUMBERS: [(&str, Tests); 12] = [
     ("a20", Tests::new("agent-api", "agent", "endurance::a20")),
     ("h9", Tests::new("rlm-tests", "e2e", "hostile_files::h")),
     ("x103", Tests::new("interrupt-stack", "it", "x103::")),
@@ -23,6 +23,7 @@ pub(crate) const NUMBERS: [(&str, Tests); 11] = [
     ("x115", Tests::new("rlm-tests", "e2e", "floods::x115")),
     ("x116", Tests::new("rlm-tests", "e2e", "long_loop::x116")),
     ("a6", Tests::new("agent-api", "agent", "crashes::a6")),
+    ("f9", Tests::new("rlm-tests", "e2e", "fleet_many::f9")),
     ("v5", Tests::new("rlm-tests", "e2e", "view_pages::v5")),
     ("v6", Tests::new("rlm-tests", "e2e", "view_pages::v6")),
     ("v8", Tests::new("rlm-tests", "e2e", "view_attacks::v8")),

@@ -6,6 +6,7 @@ use async_nats::jetstream::message::PublishMessage;
 use futures_core::Stream as _;
 use rlm_store::RunId;
 use serde_json::json;
+use tokio::task::{JoinError, JoinSet};
 
 use super::clock::now;
 use super::error::{Error, Kind};
@@ -167,7 +168,7 @@ impl Fleet {
         }
     }
 
-    /// Returns all runs, each with its last record.
+    /// Returns all runs, each with its last record. Reads no other record.
     ///
     /// # Errors
     /// [`Error::is_unavailable`] if the server does not answer.
@@ -176,18 +177,39 @@ impl Fleet {
         let failed = |cause: async_nats::Error| Error::unavailable("list the runs", cause);
         let infos = stream.info_with_subjects(self.names.all_runs()).await;
         let mut infos = Box::pin(infos.map_err(|e| failed(e.into()))?);
-        let mut rows = Vec::new();
+        let (mut rows, mut reads) = (Vec::new(), JoinSet::new());
         while let Some(info) = std::future::poll_fn(|cx| infos.as_mut().poll_next(cx)).await {
             let (subject, _) = info.map_err(|e| failed(e.into()))?;
-            let Some(run) = run_of(&subject) else {
-                continue;
-            };
-            if let Some(last) = RunJournal::new(self, &run).await?.last().await? {
-                rows.push(RunRow { run, last });
+            if let Some(run) = run_of(&subject) {
+                if reads.len() == READS {
+                    rows.extend(joined(reads.join_next().await)?);
+                }
+                let journal = RunJournal::new(self, &run).await?;
+                reads.spawn(async move {
+                    let last = journal.last().await?;
+                    Ok(last.map(|last| RunRow { run, last }))
+                });
             }
+        }
+        while !reads.is_empty() {
+            rows.extend(joined(reads.join_next().await)?);
         }
         rows.sort_by(|one, other| one.run.cmp(&other.run));
         Ok(rows)
+    }
+}
+
+/// The number of reads for a list that are under way at a time. One after the other, each would wait for the answer to the one before.
+const READS: usize = 32;
+
+/// Returns the row that a read returned.
+fn joined(
+    read: Option<Result<Result<Option<RunRow>, Error>, JoinError>>,
+) -> Result<Option<RunRow>, Error> {
+    match read {
+        Some(Ok(row)) => row,
+        Some(Err(e)) => Err(Error::unavailable("list the runs", e)),
+        None => Ok(None),
     }
 }
 

@@ -349,3 +349,39 @@ async fn stop_by_a_person_ends_the_run_and_a_stop_by_a_signal_does_not() {
         assert_eq!(progress(machine, 1), expected, "{reason}");
     }
 }
+
+#[tokio::test]
+async fn list_has_each_of_many_runs_with_its_last_record() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    let (_, new) = new_run().await;
+    // More than the reads that are under way at a time.
+    let names = (0..100).map(|nth| format!("r{nth:04}").parse().unwrap());
+    let names: Vec<RunId> = names.collect();
+    for run in &names {
+        let new = NewRun {
+            run: run.clone(),
+            pool: pool(),
+            base: new.base.clone(),
+            code: None,
+            summary: new.summary.clone(),
+        };
+        fleet.submit(new).await.unwrap();
+    }
+    let delivery = fleet.pull(&pool()).await.unwrap().unwrap();
+    let claimed = delivery.decide("worker").await.unwrap();
+    let begun = Instant::now();
+    let rows = fleet.runs().await.unwrap();
+    println!("{} runs listed in {:?}", rows.len(), begun.elapsed());
+    let listed: Vec<_> = rows.iter().map(|row| row.run.clone()).collect();
+    assert_eq!(listed, names);
+    let states: Vec<_> = rows.iter().map(RunRow::state).collect();
+    assert_eq!(states[0], "running");
+    assert!(
+        states[1..].iter().all(|state| *state == "queued"),
+        "{states:?}"
+    );
+    drop(claimed);
+}
