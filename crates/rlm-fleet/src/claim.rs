@@ -199,7 +199,7 @@ impl Claim {
             return self.decide(ClaimOutput::Acknowledge);
         };
         match last.kind {
-            RecordKind::Save(Progress::RunEnded) | RecordKind::Park
+            RecordKind::Save(Progress::RunEnded) | RecordKind::Park | RecordKind::Remove
                 if !sabotage::is_on(Sabotage::ClaimEnded) =>
             {
                 self.decide(ClaimOutput::Acknowledge)

@@ -23,8 +23,9 @@
 //!
 //! - A message has at most the `max_payload` of the server, 1 MiB by default. The body of a larger record is an object, and the record names it.
 //! - A rebuild reads the records of a run one by one, about 3,000 a second on loopback, and has all of them in memory.
-//! - Records and objects are never removed.
-//! - The authentication by `nkey` or credentials file, and the budget of a whole fleet, are not built yet.
+//! - Only [`Fleet::remove`] removes records and objects. It reads the headers of all records of the fleet.
+//! - The authentication by `nkey` or credentials file is not built yet.
+//! - A worker that dies between a request to the model and its next message to the server does not count the cost of this request.
 
 // The modules in reading order; each uses only those above it:
 //   error                the error of all operations
@@ -37,6 +38,7 @@
 //   assets               the creation of the streams
 //   budget               the budget of all runs together
 //   submit               new runs, and the list of all
+//   remove               the removal of an ended run
 //   rebuild              the parts from which a worker makes the directory of a run
 //   replica              the saves of a run
 //   lease                renewals
@@ -54,6 +56,7 @@ mod names;
 mod objects;
 mod rebuild;
 mod record;
+mod remove;
 mod replica;
 mod submit;
 mod supervise;
@@ -71,6 +74,7 @@ pub use names::Pool;
 pub use objects::ObjectId;
 pub use rebuild::{RunCode, RunParts};
 pub use record::{RunSummary, StoredRecord};
+pub use remove::Removed;
 pub use replica::{BundleCode, NatsReplica, ReplicaStart};
 pub use submit::{NewRun, RunRow, Submitted};
 pub use supervise::{RunProcess, SupervisionEnd};

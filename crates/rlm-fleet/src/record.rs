@@ -51,6 +51,8 @@ pub enum RecordKind {
     Park,
     /// A person lets the workers claim a parked run again.
     Unpark,
+    /// A person removes the run, which has ended or is parked. The removal of its records follows.
+    Remove,
     /// A kind, or a version of a kind, that this program does not know.
     Unknown,
 }

@@ -34,7 +34,7 @@ pub(crate) use fleet::{FLEET_WORK, FleetArgs};
 #[cfg(feature = "fleet")]
 pub(crate) use fleet::{
     FleetBudgetArgs, FleetBudgetCommand, FleetCommand, FleetFetchArgs, FleetInitArgs, FleetPsArgs,
-    FleetRunArgs, FleetServerArgs, FleetWaitArgs, FleetWorkerArgs,
+    FleetRemoveArgs, FleetRunArgs, FleetServerArgs, FleetWaitArgs, FleetWorkerArgs,
 };
 pub(crate) use live::{AttachArgs, InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopArgs};
 pub(crate) use runs::RunsArgs;

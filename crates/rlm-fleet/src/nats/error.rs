@@ -44,6 +44,12 @@ pub(super) enum Kind {
     },
     #[error("the fleet has no {what} `{name}`: run `rlm fleet init`")]
     NoAsset { what: &'static str, name: String },
+    #[error("run `{run}` has not ended, so it can't be removed: stop it, or wait for its end")]
+    NotOver { run: String },
+    #[error(
+        "run `{run}` was removed, but other runs were submitted meanwhile with the same code, which is gone: remove and submit them again: {others}"
+    )]
+    RemovedShared { run: String, others: String },
     #[error("the fleet has no run `{run}`")]
     NoRun { run: String },
     #[error("run `{run}` in the fleet is damaged: {why}")]
@@ -76,6 +82,7 @@ impl Error {
                 | Kind::ShortLease { .. }
                 | Kind::LeaseInUse { .. }
                 | Kind::NoAsset { .. }
+                | Kind::NotOver { .. }
         )
     }
 

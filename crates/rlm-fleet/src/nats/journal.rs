@@ -19,6 +19,9 @@ use crate::{Moment, RecordId, RecordKind};
 /// The part of a message that is left free for its headers.
 const HEADERS: usize = 1024;
 
+/// The header with the names of the objects of a record, separated by commas. So a removal finds them without the bodies.
+pub(super) const OBJECTS: &str = "Rlm-Objects";
+
 /// A new record, before it is appended.
 #[derive(Clone, Debug)]
 pub(super) struct RunRecord {
@@ -54,8 +57,8 @@ impl RunRecord {
 pub(super) struct RunJournal {
     pub(super) fleet: Fleet,
     pub(super) run: RunId,
-    subject: String,
-    stream: Stream<()>,
+    pub(super) subject: String,
+    pub(super) stream: Stream<()>,
 }
 
 impl RunJournal {
@@ -136,7 +139,7 @@ impl RunJournal {
             }
         }
         let message = Bytes::from(message);
-        let id = record.id;
+        let (id, objects) = (record.id, record.meta.objects().join(","));
         let mut outputs = VecDeque::from(appender.step(AppendInput::Append(id), now()));
         // An appender has an output until it is done or has ended.
         while let Some(output) = outputs.pop_front() {
@@ -146,7 +149,7 @@ impl RunJournal {
                 AppendOutput::Busy { .. } => AppendInput::GiveUp,
                 _ if self.is_over(until) => AppendInput::GiveUp,
                 AppendOutput::Publish { call, expect, .. } => {
-                    let answer = self.publish(id, message.clone(), expect).await;
+                    let answer = self.publish(id, &objects, message.clone(), expect).await;
                     AppendInput::Answer { call, answer }
                 }
                 AppendOutput::ReadLast { call } => {
@@ -170,9 +173,16 @@ impl RunJournal {
         now() >= until || self.fleet.gate.is_shutdown()
     }
 
-    async fn publish(&self, id: RecordId, message: Bytes, expect: u64) -> AppendAnswer {
+    async fn publish(
+        &self,
+        id: RecordId,
+        objects: &str,
+        message: Bytes,
+        expect: u64,
+    ) -> AppendAnswer {
         let publish = PublishMessage::build()
             .payload(message)
+            .header(OBJECTS, objects)
             .message_id(format!("{:032x}", id.bits()))
             .expected_last_subject_sequence(expect);
         let context = &self.fleet.context;

@@ -236,6 +236,11 @@ impl Meta {
         self.failed = failed.iter().filter_map(json).collect();
     }
 
+    /// Returns the names of the objects that a record names, for the header of its message.
+    pub(super) fn objects(&self) -> Vec<&str> {
+        let code = self.code.as_ref().map(|code| &code.bundle);
+        let objects = self.object.iter().chain(code);
+        objects.map(ObjectId::sha256).collect()
     }
 
     pub(super) fn set_save(&mut self, save: Seq) {
@@ -243,7 +248,7 @@ impl Meta {
     }
 }
 
-const NAMES: [(RecordKind, &str); 11] = [
+const NAMES: [(RecordKind, &str); 12] = [
     (RecordKind::Base, "base"),
     (RecordKind::Claim, "claim"),
     (RecordKind::Save(Progress::Working), "save"),
@@ -255,6 +260,7 @@ const NAMES: [(RecordKind, &str); 11] = [
     (RecordKind::Failure, "failure"),
     (RecordKind::Park, "park"),
     (RecordKind::Unpark, "unpark"),
+    (RecordKind::Remove, "remove"),
 ];
 
 fn name_of(kind: RecordKind) -> &'static str {
@@ -317,7 +323,7 @@ impl StoredRecord {
     pub fn is_over(&self) -> bool {
         matches!(
             self.facts.kind,
-            RecordKind::Save(Progress::RunEnded) | RecordKind::Park
+            RecordKind::Save(Progress::RunEnded) | RecordKind::Park | RecordKind::Remove
         )
     }
 }

@@ -71,8 +71,8 @@ impl Fleet {
         }
         let mut base = RunRecord::new(0, RecordKind::Base, 0);
         base.meta.object = Some(self.put_object(&new.base).await?);
-        if let Some((commit, bundle)) = new.code {
-            let bundle = self.put_object(&bundle).await?;
+        if let Some((commit, bundle)) = &new.code {
+            let (commit, bundle) = (commit.clone(), self.put_object(bundle).await?);
             base.meta.code = Some(Code { commit, bundle });
         }
         base.meta.pool = Some(new.pool.to_string());
@@ -81,6 +81,10 @@ impl Fleet {
         let appended = journal.append(&mut appender, base, now() + SUBMIT).await;
         match appended {
             Ok(_) => {
+                // Another process can have removed the last run with this object since then.
+                if let Some((_, bundle)) = &new.code {
+                    self.put_object(bundle).await?;
+                }
                 self.publish_work(&new.pool, &new.run).await?;
                 Ok(Submitted::New)
             }
@@ -235,6 +239,7 @@ impl RunRow {
             }
             RecordKind::Save(Progress::RunEnded) => "ended",
             RecordKind::Park => "parked",
+            RecordKind::Remove => "removed",
             RecordKind::Unknown => "unknown",
             _ if self.paused().is_some() => "paused",
             _ => "running",

@@ -2,6 +2,7 @@
 
 mod appends;
 mod budgets;
+mod removals;
 mod runs;
 mod server;
 mod workers;

@@ -68,6 +68,13 @@ Examples:
 Examples:
   rlm fleet fetch RUN      # and then: git merge rlm/RUN")]
     Fetch(FleetFetchArgs),
+    /// Remove a run that has ended from the server
+    #[command(after_help = "\
+Removes its records, and the objects that no other run uses. Fetch its commits before. Its name is free afterwards.
+
+Examples:
+  rlm fleet fetch RUN && rlm fleet remove RUN")]
+    Remove(FleetRemoveArgs),
     /// Limit the cost of all runs together
     #[command(after_help = "\
 When the budget is spent, all runs wait, and the workers take no new ones. No run ends: they continue when the budget is raised, or when the next day \
@@ -169,6 +176,14 @@ pub(crate) struct FleetWaitArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct FleetFetchArgs {
+    /// The run
+    pub(crate) run: RunId,
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetRemoveArgs {
     /// The run
     pub(crate) run: RunId,
     #[command(flatten)]

@@ -29,6 +29,7 @@ pub(crate) fn execute(directory: &Path, args: FleetArgs) -> Result<ExitCode, Fai
         FleetCommand::Ps(args) => show::ps(&args),
         FleetCommand::Wait(args) => show::wait(&args),
         FleetCommand::Fetch(args) => show::fetch(directory, &args),
+        FleetCommand::Remove(args) => show::remove(&args),
         FleetCommand::Budget(args) => budget::execute(args),
     }
 }

@@ -1,11 +1,11 @@
-//! `rlm fleet ps`, `wait` and `fetch`: the runs of a fleet, the end of one, and its commits.
+//! `rlm fleet ps`, `wait`, `fetch` and `remove`: the runs of a fleet, the end of one, its commits, and its removal.
 
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use loop_state::Timestamp;
-use rlm_fleet::nats::{RunRow, StoredRecord};
+use rlm_fleet::nats::{Removed, RunRow, StoredRecord};
 use rlm_fleet::{FailedClaim, FailureCause, RecordKind};
 use rlm_store::{Project, RunId};
 use rlm_text::escape::plain;
@@ -13,7 +13,7 @@ use rlm_text::money;
 use serde_json::{Value, json};
 
 use super::submit::connect;
-use crate::args::{FleetFetchArgs, FleetPsArgs, FleetWaitArgs};
+use crate::args::{FleetFetchArgs, FleetPsArgs, FleetRemoveArgs, FleetWaitArgs};
 use crate::exit::{Code, Failure};
 use crate::session::Session;
 use crate::{hint, output, render};
@@ -87,6 +87,20 @@ pub(crate) fn fetch(directory: &Path, args: &FleetFetchArgs) -> Result<ExitCode,
         Ok(project.fetch_bundles(&branch, &code.commits())?)
     })?;
     output::line(&format!("branch {shown} is at {commit}"));
+    Ok(Code::Done.into())
+}
+
+pub(crate) fn remove(args: &FleetRemoveArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin(true, false)?;
+    let removed = session.block_on(async {
+        let fleet = connect(&args.server, &session).await?;
+        fleet.remove(&args.run).await
+    })?;
+    let Removed { records, objects } = removed;
+    let run = &args.run;
+    output::line(&format!(
+        "run {run} is removed: {records} records, and {objects} objects that only it used"
+    ));
     Ok(Code::Done.into())
 }
 
