@@ -46,7 +46,7 @@ use crate::saves::{JournalLocation, LinkedSaves, PackedFrame};
 /// The largest number of files to which a new journal is linked, directly or through others.
 const MAX_LINKED: usize = 8;
 /// A reader accepts longer chains than a writer makes, but not endless ones.
-const MAX_READ: usize = 8 * MAX_LINKED;
+pub(crate) const MAX_READ: usize = 8 * MAX_LINKED;
 
 /// Returns the number of bytes before the last save that a new journal copies.
 fn least_copied(disk: &dyn Directory) -> u64 {
@@ -55,11 +55,25 @@ fn least_copied(disk: &dyn Directory) -> u64 {
 
 /// Payload of a link. The number of its frame is that of the last linked save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Link {
-    epoch: u64,
+pub(crate) struct Link {
+    pub(crate) epoch: u64,
     id: PhaseId,
     /// The offset at which the linked saves end.
-    end: u64,
+    pub(crate) end: u64,
+}
+
+impl Link {
+    /// Returns the name of the linked file. `meta` is the metadata of the newest journal of the chain.
+    pub(crate) fn target(&self, meta: &FileMeta) -> String {
+        let (epoch, base) = (self.epoch, meta.seq);
+        FileName::Progress { epoch, base }.to_string()
+    }
+
+    /// Returns whether a file has the metadata of the linked file. `meta` is that of the newest journal of the chain.
+    pub(crate) fn leads_to(&self, file: &FileMeta, meta: &FileMeta) -> bool {
+        (file.id, file.epoch) == (self.id, self.epoch)
+            && (file.base, file.schema_version) == (meta.base, meta.schema_version)
+    }
 }
 
 /// One file of a chain.
@@ -118,11 +132,7 @@ pub(crate) fn read(
     let mut total = 0;
     while let Some((seq, to)) = link {
         let from = &parts[0].meta;
-        let target = FileName::Progress {
-            epoch: to.epoch,
-            base: meta.seq,
-        }
-        .to_string();
+        let target = to.target(meta);
         let unusable = |reason: &str| {
             Ok(Err(Skipped {
                 file: name.into(),
@@ -149,9 +159,7 @@ pub(crate) fn read(
             Err(FrameFault::Damaged { .. }) => return unusable("damaged"),
             Err(newer) => return Err(Error::fault(dir.path().join(&target), newer)),
         };
-        let is_same = part.meta.id == to.id
-            && (part.meta.epoch, part.meta.base) == (to.epoch, meta.base)
-            && part.meta.schema_version == meta.schema_version;
+        let is_same = to.leads_to(&part.meta, meta);
         let ends = part.frames.last();
         let ends = ends.is_some_and(|last| (last.seq, last.end() as u64) == (seq, to.end));
         if !is_same || !ends || tail != Tail::Clean {

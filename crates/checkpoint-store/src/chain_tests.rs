@@ -9,8 +9,9 @@ use crate::load::{self, Index, LoadPurpose, Loaded};
 use crate::meta::PhaseMeta;
 use crate::options::{Migrations, Options};
 use crate::raw_writer::RawWriter;
+use crate::report::LoadReport;
 use crate::test_disk::TestDisk;
-use crate::{Seq, reader, verify};
+use crate::{Seq, newest_head, reader, verify};
 
 const AHEAD: u64 = 1 << 10;
 
@@ -58,6 +59,57 @@ fn assert_loads(path: &Path, saves: u64) {
     assert!(loaded.report.is_undamaged(), "{}", loaded.report);
     assert_eq!((loaded.head, loaded.seq.get()), (Some(saves), saves));
     assert_eq!(loaded.events, (1..=saves).collect::<Vec<_>>());
+    let (head, seq, report) = in_one_pass(path).expect("the store is undamaged");
+    assert_eq!((head, seq, report), (loaded.head, saves, loaded.report));
+}
+
+/// Reads the newest head without the whole load.
+fn in_one_pass(path: &Path) -> Option<(Option<u64>, u64, LoadReport)> {
+    let Loaded {
+        state, seq, report, ..
+    } = newest_head::read(&dir(path), LoadPurpose::Anything).ok()??;
+    let head = state.head.map(|head| codec::decode(&head).unwrap());
+    Some((head, seq, report))
+}
+
+/// A chain of three journals whose files are longer than the part that is in memory.
+#[test]
+fn one_pass_returns_the_newest_head_or_leaves_it_to_the_whole_load() {
+    let (_root, path) = store(100);
+    for saves in [150, 200] {
+        let (mut writer, _) = open(&path);
+        (saves - 49..=saves).for_each(|n| save(&mut writer, n));
+    }
+    assert_loads(&path, 200);
+    let mut plain = 0;
+    for (name, sound) in journals(&path) {
+        for at in (0..sound.len()).step_by(5) {
+            let mut damaged = sound.clone();
+            damaged[at] ^= 0x20;
+            for bytes in [&damaged[..], &sound[..at]] {
+                fs::write(path.join(&name), bytes).unwrap();
+                let Some((head, seq, report)) = in_one_pass(&path) else {
+                    continue;
+                };
+                plain += 1;
+                let loaded = reader::load::<u64, u64>(&path).unwrap();
+                let expected = (loaded.head, loaded.seq.get(), loaded.report);
+                assert_eq!((head, seq, report), expected, "{name} at {at}");
+            }
+        }
+        fs::write(path.join(&name), &sound).unwrap();
+    }
+    assert!(plain > 10, "bytes that no save uses may change");
+}
+
+#[test]
+fn one_pass_leaves_an_undo_to_the_whole_load() {
+    let (_root, path) = store(100);
+    let (mut writer, _) = open(&path);
+    writer.truncate_to(50).unwrap();
+    assert_eq!(in_one_pass(&path), None);
+    let loaded = reader::head_on::<u64>(TestDisk::open(&path, AHEAD, |_| Ok(())), &path).unwrap();
+    assert_eq!((loaded.head, loaded.seq.get()), (Some(50), 101));
 }
 
 #[test]

@@ -311,7 +311,7 @@ pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), FrameFa
     Ok((frames, Tail::Clean))
 }
 
-fn is_zero(bytes: &[u8]) -> bool {
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     const ZEROS: [u8; 4096] = [0; 4096];
     bytes
         .chunks(ZEROS.len())

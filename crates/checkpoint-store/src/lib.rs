@@ -75,7 +75,7 @@
 //   id, replay                         from frames to a state
 //   options, meta, file_builder, report  how to open a store, the metadata of a file, whole files in memory, the report of a load
 //   lock                               one writer at a time
-//   chain, load, history               what is on disk: a journal with those that it continues, the newest state, all saves
+//   chain, load, newest_head, history  what is on disk: a journal with those that it continues, the newest state, only its head, all saves
 //   retention, blob, import            removal of old files, blobs, files of other programs
 //   replica                            a second place for all saves, and the record of one save
 //   journal, compact                   the file that a writer appends to, and the first contents of the next one
@@ -113,6 +113,7 @@ mod load;
 mod lock;
 mod meta;
 mod name;
+mod newest_head;
 mod next_journal;
 mod options;
 mod phase;

@@ -5,7 +5,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
 use crate::file_builder::{meta_end, read_meta, read_phase};
 use crate::frame::{Tail, without_zeros};
-use crate::meta::{Base, FileMeta};
+use crate::meta::{Base, FileMeta, PhaseInfo};
 use crate::name::FileName;
 use crate::options::Options;
 use crate::replay::{Needed, State};
@@ -295,7 +295,7 @@ fn phase(dir: &Dir, index: &Index, entry: &Entry) -> Result<ReadResult> {
     })
 }
 
-fn report(entry: &Entry, phase: Option<crate::meta::PhaseInfo>) -> LoadReport {
+pub(crate) fn report(entry: &Entry, phase: Option<PhaseInfo>) -> LoadReport {
     LoadReport {
         used: Some(entry.name.clone()),
         file: Some(entry.meta.id),
@@ -304,6 +304,22 @@ fn report(entry: &Entry, phase: Option<crate::meta::PhaseInfo>) -> LoadReport {
         epoch: entry.meta.epoch,
         ..LoadReport::default()
     }
+}
+
+/// Reads the state of the phase that a journal continues, if there is one. `None` if the phase is missing or damaged.
+pub(crate) fn base_state(
+    dir: &Dir,
+    index: &Index,
+    entry: &Entry,
+) -> Result<Option<(State, Option<PhaseInfo>)>> {
+    let Some(base) = &entry.meta.base else {
+        return Ok(Some((State::default(), None)));
+    };
+    let Some(phase) = index.phase(base) else {
+        return Ok(None);
+    };
+    let state = phase_state(dir, index, phase)?.ok();
+    Ok(state.map(|state| (state, phase.meta.phase_info())))
 }
 
 /// Reads the state of a journal and of the phase that it continues, up to the save `until`.
@@ -318,21 +334,13 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<ReadRe
             }),
         })
     };
-    let (state, info) = match &entry.meta.base {
-        None => (State::default(), None),
-        Some(base) => {
-            let found = index
-                .phase(base)
-                .map(|phase| Ok((phase, phase_state(dir, index, phase)?)));
-            match found.transpose()? {
-                Some((phase, Ok(state))) => (state, phase.meta.phase_info()),
-                _ => {
-                    return unusable(format!(
-                        "the phase {} that it continues is missing or damaged",
-                        base.id
-                    ));
-                }
-            }
+    let (state, info) = match (base_state(dir, index, entry)?, &entry.meta.base) {
+        (Some(base), _) => base,
+        (None, base) => {
+            let id = base.map(|base| base.id.to_string()).unwrap_or_default();
+            return unusable(format!(
+                "the phase {id} that it continues is missing or damaged"
+            ));
         }
     };
     let Some(bytes) = dir.read(&entry.name)? else {

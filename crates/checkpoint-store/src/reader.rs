@@ -14,6 +14,7 @@ pub use crate::list::{Entry, Health, list};
 use crate::load::{self, Index, LoadPurpose};
 use crate::lock::{self, Lock};
 use crate::meta::PhaseInfo;
+use crate::newest_head;
 use crate::options::Options;
 use crate::replay::Needed;
 use crate::writer::Loaded;
@@ -52,7 +53,7 @@ pub fn load_with<H: DeserializeOwned, E: DeserializeOwned + Send>(
 }
 
 /// Loads only the head of the state that [`load_with`] loads. This is much faster for a long history, because the events are checked by their checksums,
-/// but neither unpacked nor decoded.
+/// but neither unpacked nor decoded. For a store without damage, a small part of a file is in memory at a time.
 ///
 /// So it does not notice an event whose checksum is right, and which nevertheless cannot be unpacked, decoded or migrated.
 ///
@@ -76,6 +77,9 @@ pub fn head_on<H: DeserializeOwned>(
 }
 
 fn head_in<H: DeserializeOwned>(dir: &Dir, purpose: LoadPurpose<'_>) -> Result<Folded<H, ()>> {
+    if let Ok(Some(raw)) = newest_head::read(dir, purpose) {
+        return Folded::without_events(dir.path(), raw);
+    }
     let raw = match newest_as(dir, purpose, Needed::NewestHead) {
         Ok(raw) if raw.report.is_undamaged() => raw,
         // With damage, the payloads decide which save is the newest valid one.
