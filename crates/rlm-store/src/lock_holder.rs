@@ -10,7 +10,7 @@ use agent_subprocess::sweep;
 
 use crate::locks::{self, LockOwner, TreeLock};
 use crate::sweep::scope_of;
-use crate::{Error, Holder, Project, RunId, git, working_tree_lock};
+use crate::{Error, Holder, Project, RunEntry, RunHead, RunId, git, working_tree_lock};
 
 impl Project {
     /// Returns the living process that works on the run. The kernel names the process with the lock on the working tree; where the kernel can't,
@@ -21,9 +21,24 @@ impl Project {
     /// Always `None` outside Linux, where start times are not known.
     #[must_use]
     pub fn holder(&self, run: &RunId) -> Option<Holder> {
+        self.recorded_holder(run, self.owner(run))
+    }
+
+    /// Returns the same for a run that was read already, and does not read it again.
+    #[must_use]
+    pub fn holder_of(&self, run: &RunEntry) -> Option<Holder> {
+        let head = run.head.as_ref().ok();
+        self.recorded_holder(&run.id, self.owner_in(&run.id, head))
+    }
+
+    fn recorded_holder(
+        &self,
+        run: &RunId,
+        owner: Result<Option<LockOwner>, Error>,
+    ) -> Option<Holder> {
         let recorded = working_tree_lock::holders(self).filter(|it| it.run == *run);
         let recorded = recorded.max_by_key(|it| (it.process.is_alive(), it.since));
-        match self.owner(run) {
+        match owner {
             Ok(Some(owner)) => Some(Holder {
                 process: owner.process,
                 since: recorded.map(|it| it.since).unwrap_or_default(),
@@ -57,6 +72,10 @@ impl Project {
     /// Finds the process that works on the run; `None` if no process has a lock.
     pub fn owner(&self, run: &RunId) -> Result<Option<LockOwner>, Error> {
         let head = self.run(run).ok().and_then(|entry| entry.head.ok());
+        self.owner_in(run, head.as_ref())
+    }
+
+    fn owner_in(&self, run: &RunId, head: Option<&RunHead>) -> Result<Option<LockOwner>, Error> {
         let own = head.map(|head| head.tree(self.root()).to_owned());
         let all = || {
             let trees = git::worktree::all(&self.state_dir());

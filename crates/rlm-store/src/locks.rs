@@ -74,7 +74,7 @@ pub fn directory_lock_holders(processes: impl Iterator<Item = u32>) -> BTreeSet<
     processes.filter(holds).collect()
 }
 
-/// A file that a process holds a `flock` on.
+/// A directory, or the lock file of a run's state, that a process holds a `flock` on.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldLock {
     identity: Identity,
@@ -83,23 +83,33 @@ pub(crate) struct HeldLock {
     path: PathBuf,
 }
 
-/// Lists the files that a process holds a `flock` on by its own descriptors.
+/// Lists the directories and the lock files of runs that a process holds a `flock` on by its own descriptors.
 ///
-/// Compares the descriptors by `stat`, not by the numbers in `/proc/locks`: some file systems (btrfs, overlayfs) have other numbers there.
+/// Compares the descriptors by `stat`, not by the numbers in `/proc/locks`: some file systems (btrfs, overlayfs) have other numbers there. A descriptor
+/// of another file, a socket or a pipe costs one system call.
 fn held_by(pid: u32) -> io::Result<Vec<HeldLock>> {
     let mut held = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.take(DESCRIPTORS) {
         let entry = entry?;
-        let info = PathBuf::from(format!("/proc/{pid}/fdinfo")).join(entry.file_name());
-        let locked = std::fs::read_to_string(info).is_ok_and(|info| has_flock(&info, pid));
         // A descriptor that was closed meanwhile holds no lock.
-        if locked
-            && let Ok(meta) = std::fs::metadata(entry.path())
-            && let Ok(path) = std::fs::read_link(entry.path())
-        {
+        let Ok(path) = std::fs::read_link(entry.path()) else {
+            continue;
+        };
+        if !path.is_absolute() {
+            continue;
+        }
+        let Ok(meta) = std::fs::metadata(entry.path()) else {
+            continue;
+        };
+        let is_dir = meta.is_dir();
+        if !is_dir && LockedRun::at(&path).is_none() {
+            continue;
+        }
+        let info = PathBuf::from(format!("/proc/{pid}/fdinfo")).join(entry.file_name());
+        if std::fs::read_to_string(info).is_ok_and(|info| has_flock(&info, pid)) {
             held.push(HeldLock {
                 identity: Identity::from(&meta),
-                is_dir: meta.is_dir(),
+                is_dir,
                 path,
             });
         }

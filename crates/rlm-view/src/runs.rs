@@ -402,7 +402,7 @@ impl Runs {
         }
         let is_live = entry.is_live();
         let health = is_live.then(|| {
-            let holder = project.holder(run);
+            let holder = project.holder_of(&entry);
             ProcessHealth::of(project, run, holder.as_ref(), HEALTH_TIMEOUT)
         });
         let live = LiveParts {

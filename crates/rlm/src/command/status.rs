@@ -27,7 +27,7 @@ pub(crate) fn execute(directory: &Path, args: &StatusArgs) -> Result<ExitCode, F
     let damaged = { runs.iter() }.any(|run| run.head.is_err() || run.loss.is_some());
     let shown = in_parallel(&runs, |run| {
         let life = run.is_live().then(|| {
-            let holder = project.holder(&run.id);
+            let holder = project.holder_of(run);
             ProcessHealth::of(&project, &run.id, holder.as_ref(), LIST_TIMEOUT)
         });
         RunStatusView::of(run, life.as_ref(), now)
@@ -56,7 +56,7 @@ fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     if !run.is_live() {
         return Err(dead("is not alive: no process works on it"));
     }
-    let holder = project.holder(id);
+    let holder = project.holder_of(run);
     match &ProcessHealth::of(project, id, holder.as_ref(), PROBE_TIMEOUT) {
         ProcessHealth::OtherVersion(message) => return Err(Failure::failed(message.clone())),
         life => {
@@ -90,7 +90,7 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     }
     let now = jiff::Timestamp::now();
     let shown = in_parallel(&live, |(project, run)| {
-        let holder = project.holder(&run.id);
+        let holder = project.holder_of(run);
         let life = ProcessHealth::of(project, &run.id, holder.as_ref(), LIST_TIMEOUT);
         Live::of(project.root(), run, holder.as_ref(), &life, now)
     });
