@@ -194,7 +194,7 @@ impl Runner {
     ) -> Result<(Self, RunEventReceiver), Error> {
         let (settings, from) = (options.new_settings.take(), options.from_iteration);
         let (project, run) = (work_tree.project(), work_tree.run().clone());
-        project.run(&run)?;
+        project.existing(&run)?;
         let (mut journal, loaded) = match &options.claim {
             Some(claim) => Journal::open_replicated(project, &run, claim.replica.clone())?,
             None => Journal::open(project, &run, false)?,

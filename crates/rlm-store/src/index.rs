@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Project, RunEntry, RunId, state_dir};
+use crate::{Project, RunEntry, RunId, in_parallel, state_dir};
 
 /// The interval at which a run checks its file.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -105,7 +105,8 @@ pub fn repair(project: &Project, live: &[RunEntry]) {
 /// Returns the live runs of all projects, by project and name. Removes the files of runs that are not live.
 #[must_use]
 pub fn live() -> Vec<(Project, RunEntry)> {
-    let mut live: Vec<_> = files("runs").iter().filter_map(|file| read(file)).collect();
+    let live = in_parallel(&files("runs"), |file| read(file)).into_iter();
+    let mut live: Vec<_> = live.flatten().collect();
     live.sort_by(|a, b| (a.0.root(), &a.1.id).cmp(&(b.0.root(), &b.1.id)));
     live
 }
@@ -130,11 +131,11 @@ fn read(file: &Path) -> Option<(Project, RunEntry)> {
         Err(_) if entry.project.exists() => return None,
         Err(_) => return forget(file),
     };
-    if !project.is_live(&entry.run) {
-        return forget(file);
+    match project.run(&entry.run) {
+        Ok(run) if run.is_live() => Some((project, run)),
+        Err(e) if !e.is_not_found() => None,
+        _ => forget(file),
     }
-    let run = project.run(&entry.run).ok()?;
-    Some((project, run))
 }
 
 /// Removes the file of a run that is not live.

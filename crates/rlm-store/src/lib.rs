@@ -36,7 +36,7 @@
 
 // The modules in reading order; each uses only those above it:
 //   program_name                            the name of this program, its state directory and its variables
-//   deadline, processes                     the wall clock and shared deadlines; the names of processes
+//   deadline, processes, parallel           the wall clock and shared deadlines; the names of processes; work on many runs at once
 //   state_dir                               files below `.rlm`, which an agent may have planted
 //   run_id, error                           the name of a run, and all messages
 //   git                                     git commands under a guard, the repository of a working tree, commits, bundles
@@ -68,6 +68,7 @@ pub mod journal;
 pub mod lock_holder;
 pub mod locks;
 mod notifications;
+mod parallel;
 mod phase_facts;
 pub mod processes;
 mod program_name;
@@ -98,6 +99,7 @@ pub use error::{Error, Hint};
 pub use git::processes::{stop_git_processes, track_git_processes};
 pub use git::worktree::{Worktree, WorktreeStatus};
 pub use notifications::{DeliveryResult, NotificationRecord, Notifications};
+pub use parallel::in_parallel;
 pub use phase_facts::PhaseFacts;
 pub use program_name::{
     ProgramNameError, marker_variable, program_name, program_title, set_program_name,

@@ -1,6 +1,7 @@
 //! Finds the process that holds a lock, by `/proc/locks` of the kernel: no file that an agent can edit decides.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -74,47 +75,53 @@ pub fn directory_lock_holders(processes: impl Iterator<Item = u32>) -> BTreeSet<
     processes.filter(holds).collect()
 }
 
-/// A directory, or the lock file of a run's state, that a process holds a `flock` on.
+/// A directory or the lock file of a run's state that a process has open.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldLock {
+pub(crate) struct OpenFile {
+    pid: u32,
     identity: Identity,
     is_dir: bool,
     /// The current path of the file, as the kernel reports it.
     path: PathBuf,
+    descriptor: OsString,
 }
 
-/// Lists the directories and the lock files of runs that a process holds a `flock` on by its own descriptors.
-///
-/// Compares the descriptors by `stat`, not by the numbers in `/proc/locks`: some file systems (btrfs, overlayfs) have other numbers there. A descriptor
-/// of another file, a socket or a pipe costs one system call.
-fn held_by(pid: u32) -> io::Result<Vec<HeldLock>> {
-    let mut held = Vec::new();
-    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.take(DESCRIPTORS) {
-        let entry = entry?;
+impl OpenFile {
+    /// Describes a descriptor of a process; `None` for another file, a socket or a pipe, which costs one system call.
+    fn of(pid: u32, descriptor: &std::fs::DirEntry) -> Option<Self> {
         // A descriptor that was closed meanwhile holds no lock.
-        let Ok(path) = std::fs::read_link(entry.path()) else {
-            continue;
-        };
-        if !path.is_absolute() {
-            continue;
-        }
-        let Ok(meta) = std::fs::metadata(entry.path()) else {
-            continue;
-        };
+        let path = std::fs::read_link(descriptor.path()).ok()?;
+        let meta = { path.is_absolute() }.then(|| std::fs::metadata(descriptor.path()).ok());
+        let meta = meta.flatten()?;
         let is_dir = meta.is_dir();
-        if !is_dir && LockedRun::at(&path).is_none() {
-            continue;
-        }
-        let info = PathBuf::from(format!("/proc/{pid}/fdinfo")).join(entry.file_name());
-        if std::fs::read_to_string(info).is_ok_and(|info| has_flock(&info, pid)) {
-            held.push(HeldLock {
-                identity: Identity::from(&meta),
-                is_dir,
-                path,
-            });
-        }
+        (is_dir || LockedRun::at(&path).is_some()).then(|| Self {
+            pid,
+            identity: Identity::from(&meta),
+            is_dir,
+            path,
+            descriptor: descriptor.file_name(),
+        })
     }
-    Ok(held)
+
+    /// Returns whether the process holds a `flock` on the file by this descriptor.
+    fn is_locked(&self) -> bool {
+        let info = PathBuf::from(format!("/proc/{}/fdinfo", self.pid)).join(&self.descriptor);
+        std::fs::read_to_string(info).is_ok_and(|info| has_flock(&info, self.pid))
+    }
+}
+
+/// Lists the directories and the lock files of runs that a process has open.
+///
+/// Compares the descriptors by `stat`, not by the numbers in `/proc/locks`: some file systems (btrfs, overlayfs) have other numbers there.
+fn open_files(pid: u32) -> io::Result<impl Iterator<Item = OpenFile>> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"))?.take(DESCRIPTORS);
+    let descriptors = descriptors.map_while(Result::ok);
+    Ok(descriptors.filter_map(move |it| OpenFile::of(pid, &it)))
+}
+
+/// Lists those that it holds a `flock` on by its own descriptors.
+fn held_by(pid: u32) -> io::Result<Vec<OpenFile>> {
+    Ok(open_files(pid)?.filter(OpenFile::is_locked).collect())
 }
 
 /// Returns whether a descriptor has a lock that `pid` took: a line `lock: 1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`.
@@ -202,12 +209,12 @@ fn owner_among(tree: Identity, processes: impl IntoIterator<Item = u32>) -> Tree
         let Some(process) = process else {
             continue;
         };
-        match held_by(pid) {
-            Ok(held) if held.iter().any(|it| it.identity == tree) => {
+        match open_files(pid).map(|files| lock_of(tree, files)) {
+            Ok(Some(run)) => {
                 return TreeLock::Taken(LockOwner {
                     process,
                     tree,
-                    run: held.iter().find_map(|it| LockedRun::at(&it.path)),
+                    run,
                     is_same_program: is_same_program(pid),
                 });
             }
@@ -219,6 +226,19 @@ fn owner_among(tree: Identity, processes: impl IntoIterator<Item = u32>) -> Tree
         true => TreeLock::Free,
         false => TreeLock::Hidden(hidden),
     }
+}
+
+/// Returns the run whose state a process has locked, if it has locked the directory `tree` too. Looks only at locks that can matter.
+fn lock_of(tree: Identity, files: impl Iterator<Item = OpenFile>) -> Option<Option<LockedRun>> {
+    let (mut is_held, mut run) = (false, None);
+    for file in files {
+        if file.is_dir {
+            is_held |= !is_held && file.identity == tree && file.is_locked();
+        } else if run.is_none() && file.is_locked() {
+            run = LockedRun::at(&file.path);
+        }
+    }
+    is_held.then_some(run)
 }
 
 /// Finds the processes that hold two locks: one on the state of a run in the project `root`, and one on a directory, which may be gone.

@@ -211,8 +211,12 @@ impl Project {
         phases.map(text).collect()
     }
 
-    /// Returns the directory of an existing run.
-    pub(crate) fn existing(&self, id: &RunId) -> Result<PathBuf, Error> {
+    /// Returns the directory of an existing run. Reads no file of the run.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] if there is no run of that name.
+    pub fn existing(&self, id: &RunId) -> Result<PathBuf, Error> {
         let dir = self.run_dir(id);
         // If it is not a directory, the store reports that.
         match state_dir::metadata(&dir) {

@@ -2,12 +2,10 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use loop_runner::control::ProcessHealth;
-use rlm_store::{Project, RunEntry, index};
+use rlm_store::{Project, RunEntry, in_parallel, index};
 
 use crate::args::{PsArgs, StatusArgs};
 use crate::command::{pick, select};
@@ -44,8 +42,6 @@ pub(crate) fn execute(directory: &Path, args: &StatusArgs) -> Result<ExitCode, F
 
 /// The time in which each run must respond for a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// The number of threads that ask the runs of a list. Most of them wait.
-const MOST_THREADS: usize = 16;
 /// The time in which the run must respond to a liveness probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -104,32 +100,6 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     Ok(Code::Done.into())
 }
 
-/// Passes each item to `work`, on up to [`MOST_THREADS`] threads, and returns the results in the same order.
-fn in_parallel<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
-    let rest = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else {
-                break;
-            };
-            let _set_once = results[index].set(work(item));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..items.len().min(MOST_THREADS) {
-            // If the system has no room for a thread, the others do the work.
-            let _started = std::thread::Builder::new().spawn_scoped(scope, rest);
-        }
-        rest();
-    });
-    results
-        .into_iter()
-        .filter_map(OnceLock::into_inner)
-        .collect()
-}
-
 /// Returns the live runs of the project at `directory`.
 fn own(directory: &Path) -> Result<Vec<(Project, RunEntry)>, Failure> {
     let here = Project::find(directory)?;
@@ -137,23 +107,4 @@ fn own(directory: &Path) -> Result<Vec<(Project, RunEntry)>, Failure> {
     own.retain(RunEntry::is_live);
     index::repair(&here, &own);
     Ok(own.into_iter().map(|run| (here.clone(), run)).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Barrier;
-
-    #[test]
-    fn runs_are_asked_at_the_same_time_and_listed_in_order() {
-        // Fewer threads could not pass this barrier.
-        let all_ask = Barrier::new(MOST_THREADS);
-        let items: Vec<usize> = (0..4 * MOST_THREADS).collect();
-        let results = in_parallel(&items, |item| {
-            all_ask.wait();
-            item * 2
-        });
-        let expected: Vec<_> = items.iter().map(|item| item * 2).collect();
-        assert_eq!(results, expected);
-    }
 }
