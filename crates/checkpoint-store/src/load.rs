@@ -45,7 +45,7 @@ impl<'a> LoadPurpose<'a> {
 }
 
 /// The files of a directory, newest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     options: Option<Options>,
     pub(crate) needed: Needed,
@@ -194,6 +194,26 @@ pub(crate) fn at(dir: &Dir, index: &Index, seq: u64) -> Result<Option<Loaded>> {
         }
     }
     Ok(None)
+}
+
+/// Loads the newest valid state, and of an undamaged store of the current schema version only what is needed.
+pub(crate) fn newest_as(dir: &Dir, mut index: Index, needed: Needed) -> Result<Loaded> {
+    let version = index.options.as_ref().map(|options| options.schema_version);
+    let mut entries = index.entries.iter();
+    // A migration of events changes their size.
+    let is_current = entries.all(|entry| Some(entry.meta.schema_version) == version);
+    if needed == Needed::NewestHead && is_current {
+        index.needed = needed;
+        let loaded = newest(dir, index.clone());
+        // With damage, the payloads decide which save is the newest valid one.
+        if let Ok(loaded) = loaded
+            && loaded.report.is_undamaged()
+        {
+            return Ok(loaded);
+        }
+        index.needed = Needed::Everything;
+    }
+    newest(dir, index)
 }
 
 /// Loads the newest valid state. Tries the files of `index` from the newest one on.

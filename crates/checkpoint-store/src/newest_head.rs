@@ -38,7 +38,7 @@ pub(crate) fn read(dir: &Dir, purpose: LoadPurpose<'_>) -> error::Result<Option<
     };
     let own = State {
         head: found.head,
-        events: Vec::new(),
+        ..State::default()
     };
     Ok(Some(Loaded {
         state: base.then(index.migrate(dir, entry, own)?),

@@ -39,6 +39,7 @@ impl RawWriter {
         let state = State {
             head: Some(head),
             events: self.events()?,
+            ..State::default()
         };
         self.save_state(phase, state, meta, None)
     }

@@ -19,7 +19,7 @@ use crate::meta::{Base, FileMeta};
 use crate::name::{FileName, QUARANTINE};
 use crate::options::Options;
 use crate::repair::{KnownFiles, Repaired};
-use crate::replay::MAX_STATE;
+use crate::replay::{MAX_STATE, Needed};
 use crate::replica::{Record, Replica, ReplicaError};
 use crate::retention::{self, RetainedFile, RetentionPolicy};
 use crate::sabotage::{self, Sabotage};
@@ -93,6 +93,12 @@ impl RawWriter {
         Self::open_on(Self::directory(path, &options)?, options)
     }
 
+    /// Opens the store as [`open`](Self::open) does, but unpacks no events if it can know the state without them.
+    pub(crate) fn open_head(path: &Path, options: Options) -> Result<(Self, Loaded)> {
+        let dir = Self::directory(path, &options)?;
+        Self::open_as(dir, options, Needed::NewestHead)
+    }
+
     /// Opens the directory of a store, and makes it if the options permit this.
     pub(crate) fn directory(path: &Path, options: &Options) -> Result<Dir> {
         match options.create {
@@ -102,7 +108,11 @@ impl RawWriter {
     }
 
     pub(crate) fn open_on(dir: Dir, options: Options) -> Result<(Self, Loaded)> {
-        let (mut writer, mut taken) = Self::take_over(dir, options)?;
+        Self::open_as(dir, options, Needed::Everything)
+    }
+
+    fn open_as(dir: Dir, options: Options, needed: Needed) -> Result<(Self, Loaded)> {
+        let (mut writer, mut taken) = Self::take_over(dir, options, needed)?;
         writer.continue_journal(&taken.loaded.journal, taken.may_link(), Vec::new())?;
         writer.remove_unneeded(&mut taken)?;
         writer.known_files = KnownFiles::of(&writer.dir)?;
@@ -110,7 +120,11 @@ impl RawWriter {
     }
 
     /// Takes the lock and the next epoch, and loads the newest state. The writer has no journal yet.
-    pub(crate) fn take_over(dir: Dir, options: Options) -> Result<(Self, TakenStore)> {
+    pub(crate) fn take_over(
+        dir: Dir,
+        options: Options,
+        needed: Needed,
+    ) -> Result<(Self, TakenStore)> {
         let lock = Lock::take(&dir)?;
         // This fails for a store that this program cannot read, and leaves the store unchanged.
         let before = Index::read(&dir, LoadPurpose::Writer(&options))?;
@@ -121,7 +135,7 @@ impl RawWriter {
             false => Index::read(&dir, LoadPurpose::Writer(&options))?,
         };
         let entries = index.entries.clone();
-        let loaded = load::newest(&dir, index)?;
+        let loaded = load::newest_as(&dir, index, needed)?;
         let mut writer = Self {
             lock,
             options,

@@ -83,6 +83,7 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
         .write_phase(&State {
             head: Some(head(9)),
             events: Vec::new(),
+            ..State::default()
         })
         .unwrap();
     std::fs::write(dir.join("phase-0000000000000002.ckpt"), late).unwrap();
@@ -217,6 +218,7 @@ fn large_head_and_events_fit_a_checkpoint() {
     let state = State {
         head: Some(head.clone()),
         events: vec![crate::replay::Events::new(events.clone())],
+        ..State::default()
     };
     let root = tempfile::tempdir().unwrap();
     let (mut writer, _) = open(&root.path().join("s"));
@@ -285,6 +287,22 @@ fn events(loaded: &Loaded) -> Vec<u64> {
         events
     })
     .collect()
+}
+
+#[test]
+fn open_for_the_head_counts_the_events_that_it_does_not_unpack() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (writer, _) = long_history(&path);
+    let expected = writer.event_bytes;
+    drop(writer);
+    let (mut writer, loaded) = RawWriter::open_head(&path, Options::default()).unwrap();
+    assert!(loaded.state.events.is_empty() && loaded.state.head.is_some());
+    assert_eq!((writer.event_bytes, expected > 0), (expected, true));
+    writer.append(head(0), 1).unwrap();
+    drop(writer);
+    let (writer, loaded) = RawWriter::open(&path, Options::default()).unwrap();
+    assert_eq!(writer.event_bytes, loaded.state.event_bytes());
 }
 
 #[test]

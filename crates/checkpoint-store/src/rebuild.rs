@@ -16,7 +16,7 @@ use crate::name;
 use crate::options::Options;
 use crate::phase::MAX_TAKEN_PHASES;
 use crate::raw_writer::{RawWriter, TakenStore};
-use crate::replay::State;
+use crate::replay::{Needed, State};
 use crate::replica::Record;
 use crate::sabotage::{self, Sabotage};
 use crate::saves::PackedFrame;
@@ -87,7 +87,7 @@ fn add<E: From<Error>>(
         strict: true,
         ..options.clone()
     };
-    let (mut writer, taken) = RawWriter::take_over(dir, options)?;
+    let (mut writer, taken) = RawWriter::take_over(dir, options, Needed::Everything)?;
     let mut pending = Pending {
         taken: Some(taken),
         ..Pending::default()
@@ -213,6 +213,7 @@ impl RawWriter {
         let state = State {
             head: Some(kept.unpack().map_err(fault)?),
             events: self.events()?,
+            ..State::default()
         };
         let file = self.write_phase_file(&metadata, &state)?;
         self.continue_phase(&metadata, file, state.event_bytes());

@@ -16,6 +16,8 @@ pub(crate) struct State {
     pub(crate) head: Option<Vec<u8>>,
     /// Each element is a sequence of arrays of events, never empty.
     pub(crate) events: Vec<Events>,
+    /// The number of bytes of the events that are not in `events`, because only the head was needed.
+    pub(crate) unread: u64,
 }
 
 /// A sequence of arrays of events, which may follow a head that is not needed.
@@ -39,13 +41,14 @@ impl State {
     /// Returns this state, continued by `after`.
     pub(crate) fn then(mut self, mut after: Self) -> Self {
         self.events.append(&mut after.events);
+        self.unread += after.unread;
         self.head = after.head.or(self.head);
         self
     }
 
     pub(crate) fn event_bytes(&self) -> u64 {
         let rows = self.events.iter();
-        rows.map(|events| events.bytes().len() as u64).sum()
+        self.unread + rows.map(|events| events.bytes().len() as u64).sum::<u64>()
     }
 }
 
@@ -57,6 +60,8 @@ struct ReplayedSave {
     has_head: bool,
     /// `None` for an undo, whose state is that of the save before it in the list.
     delta: Option<(Vec<u8>, usize)>,
+    /// The number of bytes of its events, if they were not unpacked.
+    unread: u64,
 }
 
 /// The saves of one file that were not undone.
@@ -98,10 +103,15 @@ impl Replay {
                 }
                 let has_head = frame.kind == DELTA;
                 let head_len = if has_head { frame.head_len as usize } else { 0 };
+                let unread = match raw.is_empty() {
+                    true => u64::from(frame.raw_len) - head_len as u64,
+                    false => 0,
+                };
                 self.saves.push(ReplayedSave {
                     seq: frame.seq,
                     has_head,
                     delta: Some((raw, head_len)),
+                    unread,
                 });
             }
             TRUNCATE => {
@@ -121,6 +131,7 @@ impl Replay {
                     seq: frame.seq,
                     has_head: true,
                     delta: None,
+                    unread: 0,
                 });
             }
             frame::META | END | frame::LINK => {
@@ -183,6 +194,7 @@ impl Replay {
             head_len > 0
         });
         for (index, mark) in self.saves.into_iter().enumerate() {
+            state.unread += mark.unread;
             let Some((mut raw, head_len)) = mark.delta else {
                 continue;
             };

@@ -117,12 +117,14 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned + Send> Wr
         Self::opened(RawWriter::open_on(Dir::on(disk, dir)?, options)?)
     }
 
-    /// Opens the store like [`open`](Self::open), but does not decode its events. It still unpacks them.
+    /// Opens the store like [`open`](Self::open), but does not decode its events. It unpacks them only to migrate the store, or if the store is damaged.
+    ///
+    /// So it does not notice an event whose checksum is right, and which nevertheless cannot be unpacked. A later phase does.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_head(dir: impl AsRef<Path>, options: Options) -> Result<(Self, Folded<H, ()>)> {
-        let (raw, loaded) = RawWriter::open(dir.as_ref(), options)?;
+        let (raw, loaded) = RawWriter::open_head(dir.as_ref(), options)?;
         let head = Folded::without_events(raw.dir().path(), loaded)?;
         let types = PhantomData;
         Ok((Self { raw, types }, head))
