@@ -75,8 +75,12 @@ fn find_waiting_run(
             .ok()
             .map(|(_, run)| run),
         None => {
-            let mut runs = project.runs()?;
-            runs.retain(|run| request(run).is_some());
+            // Only a live run waits, and the lock shows that without its saved head.
+            let mut live = project.run_ids()?;
+            live.retain(|id| project.is_live(id));
+            let runs = live.iter().filter_map(|id| project.run(id).ok());
+            let mut runs: Vec<RunEntry> = runs.filter(|run| request(run).is_some()).collect();
+            runs.sort_by_key(|run| run.last_at);
             if runs.len() > 1 {
                 return Err(select::several("wait", &runs));
             }
