@@ -95,7 +95,7 @@ impl fmt::Debug for RealStore {
 enum Report {
     Loaded(Result<RunState, String>),
     /// The replica got this record, and waits for the answer.
-    Append(Record),
+    Append(Box<Record>),
     /// A save returned.
     Saved(Result<(), String>),
 }
@@ -139,7 +139,7 @@ impl RunStore for RealStore {
 
     fn save(&mut self, state: RunState) -> Result<Record, String> {
         match self.begin(state)? {
-            Report::Append(record) => Ok(record),
+            Report::Append(record) => Ok(*record),
             Report::Saved(saved) => Err(format!("a save has no record: {saved:?}")),
             Report::Loaded(_) => Err(GONE.into()),
         }
@@ -198,7 +198,7 @@ impl Replica for StreamReplica {
 
     fn append(&mut self, record: &Record) -> Result<(), ReplicaError> {
         let ended = || ReplicaError::Unconfirmed("the process was killed".into());
-        let sent = self.reports.send(Report::Append(record.clone()));
+        let sent = self.reports.send(Report::Append(Box::new(record.clone())));
         sent.map_err(|_| ended())?;
         let answers = self.answers.get_mut().map_err(|_| ended())?;
         match answers.recv().map_err(|_| ended())? {
