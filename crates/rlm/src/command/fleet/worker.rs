@@ -452,7 +452,7 @@ impl RunProcess for WorkProcess {
                     if self.printed.len() == LAST_LINES {
                         self.printed.pop_front();
                     }
-                    self.printed.push_back(text.into());
+                    self.printed.push_back(text);
                 }
                 else => break,
             }
