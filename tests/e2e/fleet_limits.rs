@@ -1,4 +1,4 @@
-//! What keeps a run of a fleet from harm for the others: parked runs, bad workers, the budget of the fleet, and pools.
+//! The limits that keep a run of a fleet from harm for the others: parked runs, bad workers, the budget of the fleet, and pools.
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;

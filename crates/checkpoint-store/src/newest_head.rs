@@ -1,8 +1,8 @@
 //! Reads the newest head of an undamaged store in one pass, with a small part of a file in memory at a time. A whole load has all files in memory, and
 //! most of its time is the memory.
 //!
-//! It checks each checksum that a whole load checks. Whatever is not plain gives no result here, and the whole load decides: damage, an incomplete
-//! save, an undo, a newer form.
+//! It checks each checksum that a whole load checks. It gives no result for damage, an incomplete save, an undo and a newer form: the whole load decides
+//! then.
 
 use std::io;
 
@@ -87,7 +87,7 @@ fn in_chain(dir: &Dir, entry: &Entry) -> Option<NewestSave> {
     None
 }
 
-/// What one pass finds in a journal.
+/// The result of one pass over a journal.
 struct Journal {
     meta: FileMeta,
     /// The link to the journal that this one continues, and the number of the last linked save.

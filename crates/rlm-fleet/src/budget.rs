@@ -13,7 +13,7 @@ pub const BUDGET_INTERVAL: Duration = Duration::from_secs(2);
 pub struct BudgetState {
     /// The most that all runs together may spend in a period; `None` for no budget.
     pub limit: Option<u64>,
-    /// What all runs together spent in this period.
+    /// The cost of all runs together in this period.
     pub spent: u64,
 }
 

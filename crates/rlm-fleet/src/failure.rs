@@ -22,13 +22,13 @@ pub struct FailedClaim {
     pub worker: String,
     /// When the worker reported the failure, or for [`FailureCause::NoAnswer`] when it last saved something; in milliseconds since 1970.
     pub at: i64,
-    /// What failed.
+    /// The part of the claim that failed.
     pub cause: FailureCause,
-    /// What the worker reported; empty without an answer.
+    /// The report of the worker; empty without an answer.
     pub text: String,
 }
 
-/// What failed in a claim.
+/// The part of a claim that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureCause {
     /// The worker could not start the run, for example because it has no disk space, no git or no program of the agent. The claim does not count as
