@@ -17,6 +17,8 @@ use crate::LONG;
 use crate::git::subjects;
 use crate::scene::{PROMPT, Scene, crash};
 
+mod control;
+
 /// The shortest lease.
 pub(crate) const SHORT: &str = "2s";
 const LEASE: Duration = Duration::from_secs(2);

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use agent_duplex::ProcessName;
 use cancellable_sleep::SleepGate;
-use loop_state::{StopReason, UsageTotal, times};
-use rlm_store::{RunReplica, Settings, Uncommitted};
+use loop_state::{RuleChange, StopReason, UsageTotal, times};
+use rlm_store::{RunHead, RunReplica, Settings, Uncommitted};
+
+use crate::Error;
 
 /// The options of this process for a run. They are not saved.
 #[derive(Clone, Debug)]
@@ -58,6 +60,27 @@ pub struct RunClaim {
     pub replica: Arc<Mutex<dyn RunReplica>>,
     /// The top of the project on the machine that saved the run last. Paths below it are adapted to this machine, and the first save has the new paths.
     pub root: PathBuf,
+    /// Whether no person resumed the run: then a pause and a stop after the iteration stay in force.
+    pub taken_over: bool,
+    /// The changes of rules with which a person resumed the run. The first save has them.
+    pub changes: Vec<RuleChange>,
+}
+
+impl RunClaim {
+    /// Returns the settings of a run with the changes of this claim; `None` without changes.
+    pub(crate) fn changed_settings(&self, saved: &RunHead) -> Result<Option<Settings>, Error> {
+        if self.changes.is_empty() {
+            return Ok(None);
+        }
+        let mut rules = saved.machine.rules.clone();
+        for change in &self.changes {
+            let changed = rules.with(saved.machine.phase, change);
+            rules = changed.map_err(rlm_store::Error::rules)?;
+        }
+        let mut settings = saved.settings.clone();
+        settings.apply_rules(&rules);
+        Ok(Some(settings))
+    }
 }
 
 /// The result of this process's work on a run.

@@ -8,7 +8,7 @@ use agent_subprocess::WarmGuard;
 use loop_state::{Head, Machine, MachineInput, StopReason, Timestamp};
 use rlm_store::journal::Journal;
 use rlm_store::sweep::scope_in;
-use rlm_store::{DataLoss, Project, RunHead, Settings, WorkingTreeLock, runs};
+use rlm_store::{DataLoss, Project, RemoteMessage, RunHead, Settings, WorkingTreeLock, runs};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
@@ -192,7 +192,7 @@ impl Runner {
         work_tree: WorkingTreeLock,
         mut options: RunnerOptions,
     ) -> Result<(Self, RunEventReceiver), Error> {
-        let (settings, from) = (options.new_settings.take(), options.from_iteration);
+        let (mut settings, from) = (options.new_settings.take(), options.from_iteration);
         let (project, run) = (work_tree.project(), work_tree.run().clone());
         project.existing(&run)?;
         let (mut journal, loaded) = match &options.claim {
@@ -204,6 +204,7 @@ impl Runner {
         };
         if let Some(claim) = &options.claim {
             saved.move_to(project, &claim.root);
+            settings = claim.changed_settings(&saved)?.or(settings);
         }
         match saved.transfer.take() {
             Some(moved) if !options.take_back => {
@@ -219,7 +220,11 @@ impl Runner {
         }
         let uncommitted =
             Self::refuse_uncommittable_resume(project, &mut saved, settings.as_ref()).await?;
-        let first = first_input::first(project, &mut saved, settings, from, options.interactive)?;
+        let mut first =
+            first_input::first(project, &mut saved, settings, from, options.interactive)?;
+        if let (MachineInput::Resumed(resume), Some(claim)) = (&mut first, &options.claim) {
+            resume.taken_over = claim.taken_over;
+        }
         if from.is_some() {
             saved.clear_items();
         }
@@ -235,6 +240,13 @@ impl Runner {
             runner.emit(RunEvent::Warning(what));
         }
         Ok((runner, receiver))
+    }
+
+    /// Gives a run of a fleet the messages of other machines.
+    #[must_use]
+    pub fn with_remote_messages(mut self, messages: mpsc::Receiver<RemoteMessage>) -> Self {
+        self.control.remote = Some(messages);
+        self
     }
 
     fn new(
@@ -292,6 +304,7 @@ impl Runner {
                 items,
                 shutdown: watch::channel(None).0,
                 socket: None,
+                remote: None,
                 last_tick: LastTick::default(),
             },
             reported: Reported::default(),

@@ -15,7 +15,10 @@
 //! | stream `NS-settings`, subject `NS.settings.budget` | the budget of the fleet |
 //! | stream `NS-spent`, subjects `NS.spent.total` and `NS.spent.day-N` | counters of what all runs spent, in millionths of a US dollar; `N` is the number of days since 1970 |
 //! | subject `NS.signal.budget-spent` | no stream: a run announces there that the budget is spent |
+//! | stream `NS-requests`, subjects `NS.req.RUN` | the requests of people to each run, in order; its owner applies each once |
 //! | subject `NS.ctl.RUN` | no stream: the owner of a run answers probes there |
+//! | subject `NS.live.RUN` | no stream: the process of a run answers queries there, and reads its requests when a message announces one |
+//! | subject `NS.worker.WORKER` | no stream: a worker gets the request to drain there |
 //!
 //! All reads go to the leader of a stream (`allow_direct=false`), because another replica can lack the newest records.
 //!
@@ -40,14 +43,18 @@
 //   submit               new runs, and the list of all
 //   remove               the removal of an ended run
 //   rebuild              the parts from which a worker makes the directory of a run
+//   requests             the requests of people to a run
 //   replica              the saves of a run
 //   lease                renewals
 //   claim                the delivery of a run, up to the claim
+//   resume               the end of a run without an owner, and the resume of an ended one
+//   drain                the end of a worker from another machine
 //   supervise            the work on a claimed run
 mod assets;
 mod budget;
 mod claim;
 mod clock;
+mod drain;
 mod error;
 mod fleet;
 mod journal;
@@ -58,6 +65,8 @@ mod rebuild;
 mod record;
 mod remove;
 mod replica;
+mod requests;
+mod resume;
 mod submit;
 mod supervise;
 
@@ -68,6 +77,7 @@ pub use assets::{Asset, AssetState, FleetOptions, MIN_LEASE};
 pub use budget::{Budget, BudgetChanges, BudgetPeriod};
 pub use claim::{ClaimDecision, Claimed, Delivery};
 pub use clock::now;
+pub use drain::DrainRequests;
 pub use error::Error;
 pub use fleet::Fleet;
 pub use names::Pool;
@@ -76,5 +86,7 @@ pub use rebuild::{RunCode, RunParts};
 pub use record::{RunSummary, StoredRecord};
 pub use remove::Removed;
 pub use replica::{BundleCode, NatsReplica, ReplicaStart};
+pub use requests::{OwnerState, RecordedRequest, Responses};
+pub use resume::QueuedStop;
 pub use submit::{NewRun, RunRow, Submitted};
 pub use supervise::{RunProcess, SupervisionEnd};

@@ -22,3 +22,18 @@ pub const RECONNECT: Duration = Duration::from_secs(1);
 /// The time in which a new run must be confirmed.
 #[cfg(feature = "nats")]
 pub const SUBMIT: Duration = Duration::from_secs(30);
+/// The time in which a request to a run must be recorded.
+#[cfg(feature = "nats")]
+pub const RECORD: Duration = Duration::from_secs(10);
+/// The time in which the process of a run, or a worker, answers a message.
+#[cfg(feature = "nats")]
+pub const OWNER_ANSWER: Duration = Duration::from_secs(2);
+/// The time in which the responses of a run are sent after its end.
+#[cfg(feature = "nats")]
+pub const LAST_RESPONSES: Duration = Duration::from_millis(300);
+/// The time for which a drain waits for the end of the worker.
+#[cfg(feature = "nats")]
+pub const DRAIN: Duration = Duration::from_secs(10);
+/// The interval in which a drain asks whether the worker has ended.
+#[cfg(feature = "nats")]
+pub const DRAIN_INTERVAL: Duration = Duration::from_millis(100);

@@ -23,7 +23,7 @@ use crate::control::peer::{
 };
 use crate::control::progress::{AcceptedRequest, first_response, response_without_change};
 use crate::control::protocol::{self, ControlMessage, ControlQuery, Response};
-use crate::control::request_queue::{QueuedRequest, ReplySender};
+use crate::control::request_queue::{QueuedRequest, ReplySender, RequestResult};
 use crate::control::status::{build_status, show};
 use crate::heartbeat::LastTick;
 use crate::recent_events::RecentEvents;
@@ -55,6 +55,8 @@ pub(super) struct ControlService {
     /// Reports refused requests to the run, and counts them.
     pub(super) to_refusals: mpsc::Sender<String>,
     pub(super) refused: AtomicUsize,
+    /// The places of the messages of other machines.
+    pub(super) remote_places: Arc<Semaphore>,
 }
 
 /// A request, and the peer that sent it.
@@ -121,7 +123,8 @@ impl ControlService {
         let request = match message {
             ControlMessage::Query(ControlQuery::Status) => return peer.send(&self.status()).await,
             ControlMessage::Query(ControlQuery::Attach { attended }) => {
-                return self.attach(attended, over, &mut from, &mut peer).await;
+                let gone = wait_until_closed(&mut from);
+                return self.attach(attended, over, gone, &mut peer).await;
             }
             ControlMessage::Request(request) => request,
         };
@@ -133,12 +136,12 @@ impl ControlService {
         }
     }
 
-    /// Shows the run until it ends or the viewer detaches.
-    async fn attach(
+    /// Shows the run until it ends or the viewer is `gone`.
+    pub(super) async fn attach(
         &self,
         attended: bool,
         over: RunEndWatch,
-        from: &mut BufReader<OwnedReadHalf>,
+        gone: impl Future<Output = ()>,
         peer: &mut Peer<'_>,
     ) -> io::Result<()> {
         let Ok(place) = self.viewers.try_acquire() else {
@@ -150,7 +153,7 @@ impl ControlService {
         }
         let shown = tokio::select! {
             shown = show(self.view.clone(), over, &self.recent, peer) => shown,
-            () = wait_until_closed(from) => Ok(()),
+            () = gone => Ok(()),
         };
         drop(place);
         if counts_as_person && self.attended_viewers.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -208,35 +211,46 @@ impl ControlService {
 
     /// Passes the request to the run, and reports its progress until the last response.
     async fn follow(&self, request: Request, peer: &mut Peer<'_>) -> io::Result<()> {
+        let result = self.apply(&request, None).await;
+        self.report(&request, result, peer).await
+    }
+
+    /// Passes the request to the run, and returns its result; `None` if the run ended first. A fleet records a request under a number.
+    pub(super) async fn apply(
+        &self,
+        request: &Request,
+        number: Option<u64>,
+    ) -> Option<RequestResult> {
+        let (reply, result) = ReplySender::channel(number);
+        let control = RunControl::from(request.clone());
+        let passed = self.to_run.send(QueuedRequest { control, reply }).await;
+        passed.ok()?;
+        result.await.ok()
+    }
+
+    /// Reports the progress of a request with this result until the last response.
+    pub(super) async fn report(
+        &self,
+        request: &Request,
+        result: Option<RequestResult>,
+        peer: &mut Peer<'_>,
+    ) -> io::Result<()> {
         let (mut view, mut over) = (self.view.clone(), self.end.clone());
-        let (reply, result) = ReplySender::channel();
-        let what = RunControl::from(request.clone());
-        if self
-            .to_run
-            .send(QueuedRequest {
-                control: what,
-                reply,
-            })
-            .await
-            .is_err()
-        {
-            return peer.send_end(&mut over).await;
-        }
-        let Ok(result) = result.await else {
+        let Some(result) = result else {
             return peer.send_end(&mut over).await;
         };
         let position = result.as_ref().copied().unwrap_or_default();
         let mut last = match result {
-            Ok(position) => first_response(&request, position, self.stop_budget),
+            Ok(position) => first_response(request, position, self.stop_budget),
             Err(why) => {
-                let unchanged = response_without_change(&request, &view.borrow().head);
+                let unchanged = response_without_change(request, &view.borrow().head);
                 unchanged.unwrap_or_else(|| Response::Rejected {
                     reason: why.into_owned(),
                 })
             }
         };
         peer.send(&last).await?;
-        let accepted = AcceptedRequest::of(&request, position);
+        let accepted = AcceptedRequest::of(request, position);
         while !last.is_last() {
             let progress = accepted.progress(&view.borrow_and_update());
             if std::mem::discriminant(&progress) != std::mem::discriminant(&last) {
@@ -260,7 +274,7 @@ impl ControlService {
         Ok(())
     }
 
-    fn status(&self) -> Response {
+    pub(super) fn status(&self) -> Response {
         let (view, age) = (Arc::clone(&self.view.borrow()), self.last_tick.age());
         Response::Status(Box::new(build_status(&self.run, self.process, &view, age)))
     }

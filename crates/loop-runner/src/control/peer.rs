@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::control::protocol::{self, EndReport, MAX_LINE, Response};
@@ -21,11 +21,16 @@ const POLL: Duration = Duration::from_secs(1);
 pub(super) type RunEndWatch = watch::Receiver<Option<EndReport>>;
 
 /// A connected client.
-pub(super) struct Peer<'a>(&'a mut OwnedWriteHalf);
+pub(super) enum Peer<'a> {
+    /// A client at the control socket.
+    Socket(&'a mut OwnedWriteHalf),
+    /// A client on another machine.
+    Remote(&'a mpsc::Sender<Vec<u8>>),
+}
 
 impl<'a> Peer<'a> {
     pub(super) fn new(to: &'a mut OwnedWriteHalf) -> Self {
-        Self(to)
+        Self::Socket(to)
     }
 
     pub(super) async fn send(&mut self, response: &Response) -> io::Result<()> {
@@ -33,7 +38,11 @@ impl<'a> Peer<'a> {
     }
 
     pub(super) async fn send_line(&mut self, line: &[u8]) -> io::Result<()> {
-        timeout(times::CONTROL_PEER, self.0.write_all(line)).await?
+        match self {
+            Self::Socket(to) => timeout(times::CONTROL_PEER, to.write_all(line)).await?,
+            Self::Remote(to) => { timeout(times::CONTROL_PEER, to.send(line.to_vec())).await? }
+                .map_err(|_| io::ErrorKind::BrokenPipe.into()),
+        }
     }
 
     /// Waits for the end of the run and sends it. The end can be earlier than the first call.

@@ -200,7 +200,8 @@ impl ControlMessage {
 
 impl Response {
     /// Returns whether this is the last response.
-    pub(crate) fn is_last(&self) -> bool {
+    #[must_use]
+    pub fn is_last(&self) -> bool {
         !matches!(
             self,
             Self::Recorded { .. } | Self::Delivered | Self::Unknown

@@ -20,7 +20,10 @@ pub(crate) struct QueuedRequest {
 
 /// The sender of a request's result: the request is done and saved, or it is rejected. Dropping the sender means that the run ended.
 #[derive(Debug, Default)]
-pub(crate) struct ReplySender(Option<oneshot::Sender<RequestResult>>);
+pub(crate) struct ReplySender {
+    to: Option<oneshot::Sender<RequestResult>>,
+    number: Option<u64>,
+}
 
 pub(crate) type RequestResult = Result<RunPosition, Cow<'static, str>>;
 
@@ -48,14 +51,20 @@ impl From<&Machine> for RunPosition {
 }
 
 impl ReplySender {
-    /// Creates a reply and its receiver.
-    pub(crate) fn channel() -> (Self, oneshot::Receiver<RequestResult>) {
+    /// Creates a reply and its receiver. A fleet records a request under a number.
+    pub(crate) fn channel(number: Option<u64>) -> (Self, oneshot::Receiver<RequestResult>) {
         let (sender, reply) = oneshot::channel();
-        (Self(Some(sender)), reply)
+        let to = Some(sender);
+        (Self { to, number }, reply)
+    }
+
+    /// Returns the number under which a fleet recorded the request. The run saves it together with the effect of the request.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.number
     }
 
     pub(crate) fn send(self, result: RequestResult) {
-        if let Some(sender) = self.0 {
+        if let Some(sender) = self.to {
             // The receiver has possibly stopped waiting.
             let _gone = sender.send(result);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use agent_subprocess::ProcessId;
 use loop_state::times;
 use rlm_store::deadline::sleep_until;
-use rlm_store::{RunId, state_dir};
+use rlm_store::{RemoteMessage, RunId, state_dir};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle, yield_now};
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::control::connection::{ControlService, ReceivedRequest};
 use crate::control::protocol::{EndReport, Response};
+use crate::control::remote;
 use crate::control::request_queue::QueuedRequest;
 use crate::control::socket_path::{self, Identity};
 use crate::heartbeat::LastTick;
@@ -30,6 +31,8 @@ const MAX_CONNECTIONS: u32 = 32;
 const MAX_WITHOUT_REQUEST: usize = 32;
 /// The most attached viewers at once.
 const MAX_VIEWERS: usize = 8;
+/// The most messages of other machines that are served at once.
+const MAX_REMOTE: u32 = 256;
 /// The most requests that wait while the run is saving.
 pub(crate) const WAITING: usize = 16;
 /// The pause after a failed accept.
@@ -75,6 +78,7 @@ impl ControlSocket {
             attended_viewers: AtomicUsize::new(0),
             to_refusals,
             refused: AtomicUsize::new(0),
+            remote_places: Arc::new(Semaphore::new(MAX_REMOTE as usize)),
         });
         let socket = Self {
             run_dir,
@@ -112,6 +116,11 @@ impl ControlSocket {
         }
     }
 
+    /// Serves the messages of other machines, until their channel is closed.
+    pub(crate) fn serve_remote(&self, messages: mpsc::Receiver<RemoteMessage>) {
+        tokio::spawn(remote::serve(Arc::clone(&self.connection), messages));
+    }
+
     /// Waits until the run refuses a request of a process, and returns the report. Cancel safe.
     pub(crate) async fn refused(&mut self) -> String {
         match self.refusals.recv().await {
@@ -141,11 +150,11 @@ impl ControlSocket {
         self.unbind();
         self.over.send_replace(Some(ended));
         // All slots are free when every client has received the end.
-        let _slow = timeout(
-            times::CONTROL_END,
-            self.connection.slots.acquire_many(MAX_CONNECTIONS),
-        )
-        .await;
+        let all = async {
+            let _local = self.connection.slots.acquire_many(MAX_CONNECTIONS).await;
+            let _remote = self.connection.remote_places.acquire_many(MAX_REMOTE).await;
+        };
+        let _slow = timeout(times::CONTROL_END, all).await;
     }
 }
 

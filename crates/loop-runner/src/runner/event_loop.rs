@@ -40,6 +40,10 @@ impl Runner {
             false => Attendance::Unattended,
         };
         inbox.begin(self.first.clone(), attendance);
+        // A stop before the beginning drops other requests, and a recorded request must not be lost.
+        if let (Some(socket), Some(remote)) = (&self.control.socket, self.control.remote.take()) {
+            socket.serve_remote(remote);
+        }
         loop {
             self.beat().await;
             let now = self.clock.now();
@@ -73,6 +77,10 @@ impl Runner {
                 self.journal.note(event);
             }
             let is_over = effects.contains(&Effect::EndRun);
+            let is_saved = effects.contains(&Effect::Save);
+            if let Some(number) = reply.number() {
+                self.saved.last_request = number;
+            }
             if Effect::starts_after_save(&effects) {
                 self.prepare_guard(&effects);
             }
@@ -80,6 +88,10 @@ impl Runner {
                 let at_once = self.perform(effect).await?;
                 let at_once = self.with_saved_session(at_once).await;
                 inbox.follow(at_once, Vec::new);
+            }
+            if reply.number().is_some() && !is_saved && !is_over {
+                // Otherwise the successor of a crashed worker would apply the request again.
+                self.perform(Effect::Save).await?;
             }
             self.refresh_view();
             reply.send(refusal.map_or(Ok(RunPosition::from(&self.machine)), Err));

@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent_duplex::{Driver, Event, ProcessName};
 use agent_subprocess::{ProcessContext, WarmGuard};
-use rlm_store::PhaseSettings;
 use rlm_store::git::processes::OwnedGitProcesses;
 use rlm_store::transcript::{PruneResult, TranscriptQuota};
+use rlm_store::{PhaseSettings, RemoteMessage};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -70,6 +70,8 @@ pub(super) struct LiveView {
     /// The progress of the stop, for viewers.
     pub(super) shutdown: watch::Sender<Option<StopProgress>>,
     pub(super) socket: Option<ControlSocket>,
+    /// The messages of other machines to a run of a fleet, until the run has begun.
+    pub(super) remote: Option<mpsc::Receiver<RemoteMessage>>,
     pub(super) last_tick: LastTick,
 }
 

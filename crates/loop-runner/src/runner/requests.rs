@@ -36,7 +36,13 @@ impl Runner {
             control: what,
             reply,
         } = queued;
-        Ok(match self.interpret(what).await? {
+        let interpreted = self.interpret(what).await?;
+        if let (Ok(None) | Err(_), Some(number)) = (&interpreted, reply.number()) {
+            // The machine does not see this request, so it saves nothing.
+            self.saved.last_request = number;
+            self.perform(Effect::Save).await?;
+        }
+        Ok(match interpreted {
             Ok(Some(what)) => return Ok(Some((what, reply))),
             Ok(None) => {
                 reply.send(Ok(RunPosition::from(&self.machine)));

@@ -18,6 +18,8 @@ pub const MIN_LEASE: Duration = Duration::from_secs(2);
 const MAX_HELD: i64 = 100_000;
 /// The number of earlier values that the server keeps of each setting, for people.
 const SETTINGS: i64 = 16;
+/// The number of requests that a run can get.
+const MAX_REQUESTS: i64 = 10_000;
 /// The time in which the server recognises a repeated append.
 const DUPLICATES: Duration = Duration::from_secs(120);
 
@@ -102,8 +104,19 @@ impl Fleet {
             num_replicas,
             ..Config::default()
         };
+        let requests = Config {
+            name: self.names.requests(),
+            subjects: vec![self.names.all_requests()],
+            // The server refuses more, so that nothing is lost.
+            max_messages_per_subject: MAX_REQUESTS,
+            discard: DiscardPolicy::New,
+            discard_new_per_subject: true,
+            duplicate_window: DUPLICATES,
+            num_replicas,
+            ..Config::default()
+        };
         let mut assets = Vec::new();
-        for config in [runs, work, settings, spent] {
+        for config in [runs, work, requests, settings, spent] {
             assets.push(self.init_stream(config).await?);
         }
         for pool in &options.pools {

@@ -60,6 +60,22 @@ pub(super) enum Kind {
     Newer { run: String },
     #[error("another worker owns run `{run}` now (claim {by})")]
     Fenced { run: String, by: u64 },
+    #[error(
+        "run `{run}` has 10000 recorded requests, and accepts no more; resume it under another name"
+    )]
+    ManyRequests { run: String },
+    #[error("the request is larger than a message of the server: send less text")]
+    LargeRequest,
+    #[error("run `{run}` has not ended, so there is nothing to resume")]
+    NotEnded { run: String },
+    #[error("run `{run}` has ended and has nothing to resume: {reason}")]
+    Done { run: String, reason: String },
+    #[error("no worker `{worker}` is connected; for the workers of runs: rlm fleet ps")]
+    NoWorker { worker: String },
+    #[error(
+        "worker `{worker}` got the request, and has not ended yet: it ends the processes of its runs"
+    )]
+    Draining { worker: String },
     #[error("the fleet did not confirm a record of run `{run}` within {time:?}")]
     Unconfirmed { run: String, time: Duration },
 }
@@ -69,7 +85,10 @@ impl Error {
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self.0,
-            Kind::Connect { .. } | Kind::Unavailable { .. } | Kind::Unconfirmed { .. }
+            Kind::Connect { .. }
+                | Kind::Unavailable { .. }
+                | Kind::Unconfirmed { .. }
+                | Kind::Draining { .. }
         )
     }
 
@@ -83,6 +102,10 @@ impl Error {
                 | Kind::LeaseInUse { .. }
                 | Kind::NoAsset { .. }
                 | Kind::NotOver { .. }
+                | Kind::ManyRequests { .. }
+                | Kind::LargeRequest
+                | Kind::NotEnded { .. }
+                | Kind::Done { .. }
         )
     }
 
@@ -91,9 +114,9 @@ impl Error {
         matches!(self.0, Kind::Unsupported { .. } | Kind::OldServer { .. })
     }
 
-    /// Returns whether the fleet has no run of this name.
+    /// Returns whether the fleet has no run, or no connected worker, of this name.
     pub fn is_not_found(&self) -> bool {
-        matches!(self.0, Kind::NoRun { .. })
+        matches!(self.0, Kind::NoRun { .. } | Kind::NoWorker { .. })
     }
 
     /// Returns whether another worker owns the run.

@@ -136,6 +136,33 @@ impl Names {
         check("run of a fleet", run.as_str())?;
         Ok(format!("{}.ctl.{run}", self.namespace))
     }
+
+    pub(super) fn requests(&self) -> String {
+        format!("{}-requests", self.namespace)
+    }
+
+    /// Returns the subject of all recorded requests.
+    pub(super) fn all_requests(&self) -> String {
+        format!("{}.req.*", self.namespace)
+    }
+
+    /// Returns the subject of the recorded requests of a run.
+    pub(super) fn request(&self, run: &RunId) -> Result<String, Error> {
+        check("run of a fleet", run.as_str())?;
+        Ok(format!("{}.req.{run}", self.namespace))
+    }
+
+    /// Returns the subject of the process of a run.
+    pub(super) fn live(&self, run: &RunId) -> Result<String, Error> {
+        check("run of a fleet", run.as_str())?;
+        Ok(format!("{}.live.{run}", self.namespace))
+    }
+
+    /// Returns the subject of a worker.
+    pub(super) fn worker(&self, worker: &str) -> Result<String, Error> {
+        check("worker", worker)?;
+        Ok(format!("{}.worker.{worker}", self.namespace))
+    }
 }
 
 /// Returns the run that the last part of a subject names.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use checkpoint_store::{Record, Seq};
+use loop_state::RuleChange;
 use rlm_store::RunId;
 
 use super::error::{Error, Kind};
@@ -48,6 +49,12 @@ pub struct RunParts {
     pub stored_blobs: BTreeMap<String, ObjectId>,
     /// The number of the newest save.
     pub newest: Seq,
+    /// Whether no person resumed the run since that save.
+    pub taken_over: bool,
+    /// The changes of rules with which a person resumed the run since that save.
+    pub changes: Vec<RuleChange>,
+    /// The number of the last request before a person resumed the run; a stop up to it is over.
+    pub resumed_at: u64,
 }
 
 impl RunJournal {
@@ -66,6 +73,7 @@ impl RunJournal {
         let base = self.body(first).await?;
         let (mut records, mut blobs) = (Vec::new(), BTreeMap::new());
         let (mut code, mut newest) = (base_code.clone(), Seq::ZERO);
+        let (mut taken_over, mut changes, mut resumed_at) = (true, Vec::new(), 0);
         while seq < claim {
             let next = self.next(seq + 1).await?;
             let record = next.ok_or_else(|| damaged("its claim is missing"))?;
@@ -76,10 +84,17 @@ impl RunJournal {
                 record.meta.save,
             );
             code.clone_from(&record.meta.code);
+            resumed_at = record.meta.resumed_at;
             match kind {
                 RecordKind::Unknown => {
                     let run = run.to_owned();
                     return Err(Kind::Newer { run }.into());
+                }
+                RecordKind::Unpark => {
+                    taken_over = false;
+                    let run = run.to_owned();
+                    let known = record.meta.changes();
+                    changes.extend(known.ok_or(Error::from(Kind::Newer { run }))?);
                 }
                 _ if blob.is_none() && save.is_none() => {}
                 _ => {
@@ -91,6 +106,7 @@ impl RunJournal {
                             let record = Record::parse(body, from);
                             let record = record.map_err(|e| damaged(&e.to_string()))?;
                             newest = record.seq();
+                            (taken_over, changes) = (true, Vec::new());
                             records.push(record);
                         }
                     }
@@ -107,6 +123,9 @@ impl RunJournal {
             blobs: blobs.into_iter().collect(),
             code,
             newest,
+            taken_over,
+            changes,
+            resumed_at,
         })
     }
 

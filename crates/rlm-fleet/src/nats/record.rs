@@ -1,7 +1,7 @@
 //! A record of a run as a message: its facts as JSON, and its body. A newer program may add fields, which do not change a decision of this one.
 
 use checkpoint_store::Seq;
-use loop_state::{Head, LastCheck, StopCause, StopReason, UsageTotal};
+use loop_state::{Head, LastCheck, RuleChange, StopCause, StopReason, UsageTotal};
 use rlm_store::RunHead;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -133,6 +133,12 @@ pub(super) struct Meta {
     /// The worker that appended the newest claim, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) worker: Option<String>,
+    /// The number of the last request before a person resumed the run; 0 if nobody did.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) resumed_at: u64,
+    /// The changes of rules with which a person resumed the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changes: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     summary: Option<Value>,
     /// The claims in a row that completed no iteration.
@@ -188,6 +194,14 @@ impl FailedJson {
     }
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl Meta {
     pub(super) fn new(id: RecordId, epoch: u64, kind: RecordKind, stalled: u32) -> Self {
         Self {
@@ -203,6 +217,8 @@ impl Meta {
             code: None,
             pool: None,
             worker: None,
+            resumed_at: 0,
+            changes: None,
             summary: None,
             failed: Vec::new(),
         }
@@ -217,6 +233,7 @@ impl Meta {
         self.code.clone_from(&earlier.code);
         self.pool.clone_from(&earlier.pool);
         self.worker.clone_from(&earlier.worker);
+        self.resumed_at = earlier.resumed_at;
         self.summary.clone_from(&earlier.summary);
         self.failed.clone_from(&earlier.failed);
         self.needs = earlier.needs.max(earlier.v);
@@ -241,6 +258,19 @@ impl Meta {
         let code = self.code.as_ref().map(|code| &code.bundle);
         let objects = self.object.iter().chain(code);
         objects.map(ObjectId::sha256).collect()
+    }
+
+    pub(super) fn set_changes(&mut self, changes: &[RuleChange]) {
+        let has_any = !changes.is_empty();
+        self.changes = has_any.then(|| serde_json::to_value(changes).unwrap_or_default());
+    }
+
+    /// Returns the changes of rules; `None` if a newer program wrote a change that this one does not know.
+    pub(super) fn changes(&self) -> Option<Vec<RuleChange>> {
+        match &self.changes {
+            None => Some(Vec::new()),
+            Some(changes) => serde_json::from_value(changes.clone()).ok(),
+        }
     }
 
     pub(super) fn set_save(&mut self, save: Seq) {
@@ -316,6 +346,15 @@ impl StoredRecord {
     #[must_use]
     pub fn worker(&self) -> Option<&str> {
         self.meta.worker.as_deref()
+    }
+
+    /// Returns whether the run waits for a worker.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        matches!(
+            self.facts.kind,
+            RecordKind::Base | RecordKind::Release | RecordKind::Unpark
+        )
     }
 
     /// Returns whether no worker claims the run any more, unless a person lets them.

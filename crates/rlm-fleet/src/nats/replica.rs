@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cancellable_sleep::{CancellationToken, SleepGate};
 use checkpoint_store::{Record, Replica, ReplicaError, Seq};
-use rlm_store::{RunHead, RunId, RunReplica};
+use rlm_store::{RemoteMessage, RunHead, RunId, RunReplica};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -18,7 +18,9 @@ use super::fleet::Fleet;
 use super::journal::{RunJournal, RunRecord, append_error};
 use super::objects::ObjectId;
 use super::record::{Code, Meta, RunSummary, StoredRecord, completed, progress};
+use super::requests::{RemoteMessages, ResponseTasks, RunRequests};
 use crate::append::{AppendEnd, Appender};
+use crate::times::LAST_RESPONSES;
 use crate::{Progress, RecordKind};
 
 /// Writes a git bundle with the commits of the first commit that are not in the history of the second; `None` if there are none. Blocks.
@@ -49,6 +51,10 @@ pub struct ReplicaStart {
     pub base_commit: Option<String>,
     /// The objects of the blobs that the fleet has.
     pub stored_blobs: BTreeMap<String, ObjectId>,
+    /// The number of the last request that the run applied.
+    pub applied: u64,
+    /// The number of the last request before a person resumed the run; a stop up to it is over.
+    pub resumed_at: u64,
     /// The time in which a save must be confirmed. The lease is long enough: a worker that loses its connection kills the process earlier.
     pub give_up: Duration,
 }
@@ -91,6 +97,9 @@ impl fmt::Debug for NatsReplica {
             .finish_non_exhaustive()
     }
 }
+
+/// The number of messages of other machines that can wait for the run.
+const MESSAGES: usize = 64;
 
 /// A call of the thread. Each is answered before the next one is sent.
 struct Call {
@@ -137,15 +146,19 @@ impl From<Failure> for ReplicaError {
 }
 
 impl NatsReplica {
-    /// Connects to the fleet, for the saves of a claim. `code` makes the bundles of new commits. Blocks until the fleet confirmed that the claim is
-    /// still the last record of the run.
+    /// Connects to the fleet, for the saves of a claim. `code` makes the bundles of new commits. Also returns the messages of other machines to the
+    /// run. Blocks until the fleet confirmed that the claim is still the last record of the run.
     ///
     /// # Errors
     /// [`Error::is_fenced`] if another worker owns the run, [`Error::is_unavailable`] if the server does not answer.
-    pub fn open(start: ReplicaStart, code: BundleCode) -> Result<Self, Error> {
+    pub fn open(
+        start: ReplicaStart,
+        code: BundleCode,
+    ) -> Result<(Self, mpsc::Receiver<RemoteMessage>), Error> {
         let failed = |cause: std::io::Error| Error::unavailable("start the thread of saves", cause);
         let (calls, receiver) = mpsc::channel(1);
         let (opened, opening) = sync::sync_channel(1);
+        let (to_run, messages) = mpsc::channel(MESSAGES);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -154,11 +167,11 @@ impl NatsReplica {
         let gate = SleepGate::from_token(over.clone());
         let thread = thread::Builder::new()
             .name("fleet saves".into())
-            .spawn(move || runtime.block_on(serve(its, gate, opened, receiver)))
+            .spawn(move || runtime.block_on(serve(its, gate, opened, receiver, to_run)))
             .map_err(failed)?;
         let ended = || Error::unavailable("open the run", "the thread of saves ended");
         let commit = opening.recv().map_err(|_| ended())??;
-        Ok(Self {
+        let this = Self {
             epoch: start.epoch,
             newest: Seq::new(start.newest),
             calls: Some(calls),
@@ -169,7 +182,8 @@ impl NatsReplica {
             base_commit: start.base_commit,
             completed: None,
             stored_blobs: start.stored_blobs,
-        })
+        };
+        Ok((this, messages))
     }
 
     fn call(&self, work: Work) -> Result<Option<ObjectId>, ReplicaError> {
@@ -275,12 +289,23 @@ async fn serve(
     gate: SleepGate,
     opened: sync::SyncSender<Result<Option<String>, Error>>,
     mut calls: mpsc::Receiver<Call>,
+    to_run: mpsc::Sender<RemoteMessage>,
 ) {
-    let mut saves = match Saves::open(&start, gate).await {
-        Ok(saves) => saves,
+    let (responses, mut responded) = ResponseTasks::new();
+    let opening = async {
+        let saves = Saves::open(&start, gate).await?;
+        let (fleet, run) = (&saves.journal.fleet, &start.run);
+        let requests = RunRequests::new(fleet, run, start.applied, start.resumed_at).await?;
+        let interval = start.give_up / 4;
+        let messages = RemoteMessages::new(requests, run, interval, to_run, responses).await?;
+        Ok((saves, messages))
+    };
+    let (mut saves, messages) = match opening.await {
+        Ok(both) => both,
         // A caller that is gone needs no answer, here and below.
         Err(e) => return drop(opened.send(Err(e))),
     };
+    let messages = tokio::spawn(messages.serve());
     let commit = saves.last.meta.code.as_ref();
     let _gone = opened.send(Ok(commit.map(|code| code.commit.clone())));
     while let Some(Call { work, answer }) = calls.recv().await {
@@ -288,9 +313,16 @@ async fn serve(
         let is_over = done.is_err();
         let _gone = answer.send(done);
         if is_over {
-            return;
+            break;
         }
     }
+    // The end of the run was reported a moment ago, and is sent before this process ends.
+    messages.abort();
+    let sent = async {
+        while responded.recv().await.is_some() {}
+        let _lost = saves.journal.fleet.client.flush().await;
+    };
+    let _late = tokio::time::timeout(LAST_RESPONSES, sent).await;
 }
 
 impl Saves {

@@ -100,9 +100,17 @@ impl Fleet {
 
     /// Adds the message of an existing run to the queue of its own pool. A message in another pool would have a lease of its own.
     async fn queue_again(&self, last: &StoredRecord, run: &RunId) -> Result<(), Error> {
-        match &last.meta.pool {
-            Some(pool) if !last.is_over() => self.publish_work(&pool.parse()?, run).await,
-            _ => Ok(()),
+        match last.is_over() {
+            true => Ok(()),
+            false => self.queue(last, run).await,
+        }
+    }
+
+    /// Adds the message of a run to the queue of the pool that a record of the run names.
+    pub(super) async fn queue(&self, record: &StoredRecord, run: &RunId) -> Result<(), Error> {
+        match &record.meta.pool {
+            Some(pool) => self.publish_work(&pool.parse()?, run).await,
+            None => Ok(()),
         }
     }
 
@@ -218,7 +226,7 @@ fn joined(
 }
 
 /// The words of the server's refusal of a second message of a run.
-const TOO_MANY: &str = "maximum messages per subject exceeded";
+pub(super) const TOO_MANY: &str = "maximum messages per subject exceeded";
 /// The interval in which a waiting process reads the last record of its run.
 const WAIT_INTERVAL: Duration = Duration::from_millis(250);
 

@@ -3,6 +3,7 @@
 mod appends;
 mod budgets;
 mod removals;
+mod requests;
 mod runs;
 mod server;
 mod workers;

@@ -68,6 +68,21 @@ Examples:
 Examples:
   rlm fleet fetch RUN      # and then: git merge rlm/RUN")]
     Fetch(FleetFetchArgs),
+    /// Continue an ended, parked or paused run
+    #[command(after_help = "\
+A worker continues the run from its last save. Changes of limits apply from then on; `rlm set --help` lists the keys.
+
+Examples:
+  rlm fleet resume RUN
+  rlm fleet resume RUN max-cost=50 max-iterations=200")]
+    Resume(FleetResumeArgs),
+    /// Let a worker hand its runs over and end
+    #[command(after_help = "\
+The worker does what it does after SIGTERM. Other workers continue its runs.
+
+Examples:
+  rlm fleet drain build-7")]
+    Drain(FleetDrainArgs),
     /// Remove a run that has ended from the server
     #[command(after_help = "\
 Removes its records, and the objects that no other run uses. Fetch its commits before. Its name is free afterwards.
@@ -106,7 +121,12 @@ pub(crate) struct FleetServerArgs {
     )]
     pub(crate) servers: String,
     /// The name of the fleet, if several use one server
-    #[arg(long, value_name = "NAME", default_value = "rlm")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "RLM_FLEET_NAMESPACE",
+        default_value = "rlm"
+    )]
     pub(crate) namespace: String,
 }
 
@@ -225,6 +245,20 @@ pub(crate) struct FleetBudgetShowArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetResumeArgs {
+    /// The run
+    pub(crate) run: RunId,
+    /// Changes of limits
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) changes: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// A budget in millionths of a US dollar; `None` for no budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FleetBudgetLimit(pub(crate) Option<u64>);
@@ -234,4 +268,12 @@ fn budget(text: &str) -> Result<FleetBudgetLimit, String> {
         "none" => Ok(FleetBudgetLimit(None)),
         text => money::parse(text).map(|limit| FleetBudgetLimit(Some(limit))),
     }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetDrainArgs {
+    /// The name of the worker
+    pub(crate) worker: String,
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
 }

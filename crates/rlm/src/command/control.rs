@@ -4,13 +4,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::control::{AskOutcome, LiveRun, Response, ResponseLimits};
+use loop_runner::control::{AskOutcome, Response, ResponseLimits};
 use loop_state::Request;
 use rlm_text::duration;
 
 use crate::args::{InterruptArgs, PauseArgs, SteerArgs};
 use crate::command::live::{self, DEFAULT_WAIT};
 use crate::command::pick;
+use crate::command::target::{self, Target};
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::stdin;
@@ -21,14 +22,14 @@ const MOST: u64 = 1 << 20;
 pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCode, Failure> {
     let how = &args.target.wait_args;
     let run = pick::live(directory, !how.json, args.target.run.as_deref())?;
-    let target = live::find(directory, run.as_deref())?;
+    let target = target::find(directory, run.as_deref())?;
     request(&target, &Request::Interrupt, how.json, how.wait)
 }
 
 pub(crate) fn pause(directory: &Path, args: PauseArgs) -> Result<ExitCode, Failure> {
     let (how, reason) = (&args.target.wait_args, args.reason);
     let run = pick::live(directory, !how.json, args.target.run.as_deref())?;
-    let target = live::find(directory, run.as_deref())?;
+    let target = target::find(directory, run.as_deref())?;
     let after = args.after.unwrap_or_default();
     request(
         &target,
@@ -50,7 +51,7 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
         [] => return Err(no_message("missing", "RUN")),
     };
     let found = pick::live(directory, !args.wait_args.json, run);
-    let found = found.and_then(|run| live::find(directory, run.as_deref()));
+    let found = found.and_then(|run| target::find(directory, run.as_deref()));
     let target = found.map_err(|mut failure| {
         if run.is_some() && failure.code != Code::Failed {
             let rlm = hint::program_command();
@@ -58,8 +59,8 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
         }
         failure
     })?;
-    if words == [target.run.as_str()] {
-        return Err(no_message("missing", target.run.as_str()));
+    if words == [target.run().as_str()] {
+        return Err(no_message("missing", target.run().as_str()));
     }
     let text = message_text(words.join(" "))?;
     if text.trim().is_empty() {
@@ -76,18 +77,22 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
 
 /// Sends a request, and prints its progress.
 pub(crate) fn request(
-    target: &LiveRun,
+    target: &Target,
     request: &Request,
     json: bool,
     wait: Option<Duration>,
 ) -> Result<ExitCode, Failure> {
     let wait = wait.unwrap_or(DEFAULT_WAIT);
+    let target = match target {
+        Target::Here(target) => target,
+        Target::Fleet(target) => return target.request(request, json, wait),
+    };
     match live::send_request(target, request, json, ResponseLimits::new(wait), |_| ())? {
         AskOutcome::Final(answer @ (Response::Applied | Response::NextPrompt)) => {
-            live::print_response(target, request, &answer, json);
+            live::print_response(&target.run, request, &answer, json);
             Ok(Code::Done.into())
         }
-        AskOutcome::Final(answer) => Err(live::request_error(target, &answer)),
+        AskOutcome::Final(answer) => Err(live::request_error(&target.run, &answer)),
         AskOutcome::TimedOut(None) => Err(live::unresponsive(target, wait)),
         AskOutcome::TimedOut(Some(_)) => {
             if !json {

@@ -10,6 +10,7 @@ use crate::exit::Failure;
 mod budget;
 #[cfg(feature = "fleet")]
 mod budget_share;
+mod control;
 #[cfg(feature = "fleet")]
 mod show;
 #[cfg(feature = "fleet")]
@@ -31,6 +32,8 @@ pub(crate) fn execute(directory: &Path, args: FleetArgs) -> Result<ExitCode, Fai
         FleetCommand::Fetch(args) => show::fetch(directory, &args),
         FleetCommand::Remove(args) => show::remove(&args),
         FleetCommand::Budget(args) => budget::execute(args),
+        FleetCommand::Resume(args) => control::resume(&args),
+        FleetCommand::Drain(args) => control::drain(&args),
     }
 }
 
@@ -45,6 +48,54 @@ fn no_client() -> Failure {
     Failure::failed(
         "this build of rlm has no client for a fleet; install a release, or build rlm with --features fleet",
     )
+}
+
+#[cfg(feature = "fleet")]
+pub(crate) use control::FleetRun;
+
+/// A run of a fleet. A build without a client for a fleet has none.
+#[cfg(not(feature = "fleet"))]
+#[derive(Debug)]
+pub(crate) enum FleetRun {}
+
+#[cfg(not(feature = "fleet"))]
+impl FleetRun {
+    pub(crate) fn named(_: &Path, _: Option<&str>) -> Result<Option<Self>, Failure> {
+        Ok(None)
+    }
+
+    pub(crate) fn run(&self) -> &rlm_store::RunId {
+        match *self {}
+    }
+
+    pub(crate) fn request(
+        &self,
+        _: &loop_state::Request,
+        _: bool,
+        _: std::time::Duration,
+    ) -> Result<ExitCode, Failure> {
+        match *self {}
+    }
+
+    pub(crate) fn stop(&self, _: &crate::args::StopArgs) -> Result<ExitCode, Failure> {
+        match *self {}
+    }
+
+    pub(crate) fn resume(
+        &self,
+        _: &[loop_state::RuleChange],
+        _: bool,
+    ) -> Result<ExitCode, Failure> {
+        match *self {}
+    }
+
+    pub(crate) fn status(&self, _: bool, _: bool) -> Result<ExitCode, Failure> {
+        match *self {}
+    }
+
+    pub(crate) fn logs(&self, _: &crate::args::LogsArgs) -> Result<ExitCode, Failure> {
+        match *self {}
+    }
 }
 
 /// Works on a claimed run. A worker starts this program for it.

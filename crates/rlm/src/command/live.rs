@@ -64,7 +64,7 @@ pub(crate) fn send_request(
 ) -> Result<AskOutcome, Failure> {
     let received = target.ask(request, limits, |answer| {
         on_answer(answer);
-        print_response(target, request, answer, json);
+        print_response(&target.run, request, answer, json);
     });
     match received? {
         AskOutcome::NotLive => Err(not_live(&target.project.run(&target.run)?)),
@@ -72,8 +72,7 @@ pub(crate) fn send_request(
     }
 }
 
-pub(crate) fn print_response(target: &LiveRun, request: &Request, answer: &Response, json: bool) {
-    let run = &target.run;
+pub(crate) fn print_response(run: &RunId, request: &Request, answer: &Response, json: bool) {
     let progress = RequestProgress {
         run,
         request,
@@ -123,8 +122,7 @@ fn unresponsive_error(target: &LiveRun, wait: Duration, effect: &str) -> Failure
 }
 
 /// Returns the error for a refused request or an unexpected response.
-pub(crate) fn request_error(target: &LiveRun, answer: &Response) -> Failure {
-    let run = &target.run;
+pub(crate) fn request_error(run: &RunId, answer: &Response) -> Failure {
     let message = match answer {
         Response::Refused { reason: why } => {
             return Failure::usage(format!("run `{run}` refused the request: {}", shown(why)));
@@ -162,7 +160,7 @@ pub(crate) fn process_gone(target: &LiveRun) -> Failure {
 }
 
 /// Refuses a request from inside the run before it is sent. If an agent removes the variable, the run itself refuses the request.
-fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
+pub(crate) fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if outer == run.as_str() => Err(Failure::usage(format!(
             "this command runs inside the agent of run `{run}`, and an agent may not control its own run; use another terminal"

@@ -14,6 +14,7 @@ use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 
 use crate::args::{LogsArgs, Since};
+use crate::command::fleet::FleetRun;
 use crate::command::{pick, select};
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -27,6 +28,9 @@ const MOST_BYTES: usize = 4 << 20;
 const POLL: Duration = Duration::from_millis(200);
 
 pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Failure> {
+    if let Some(target) = FleetRun::named(directory, args.run.as_deref())? {
+        return target.logs(args);
+    }
     let run = pick::named(directory, !args.json, args.run.as_deref())?;
     let (project, run) = select::named_or_newest(directory, run.as_deref())?;
     let run = run.id;

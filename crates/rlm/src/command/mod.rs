@@ -22,6 +22,7 @@ mod select;
 pub(crate) mod set;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod target;
 pub(crate) mod view;
 pub(crate) mod worktree;
 

@@ -10,7 +10,9 @@ use loop_state::{Request, ResumeOptions, ResumeRefusal, RuleChange};
 use rlm_store::{DataLoss, Project, RunEntry, RunHead, RunId, Settings, Transfer, WorkingTreeLock};
 
 use crate::args::{ResumeArgs, RunArgs};
+use crate::command::fleet::FleetRun;
 use crate::command::live;
+use crate::command::target::Target;
 use crate::command::{control, pick, screen, select};
 use crate::config::{self, Config, Layers, WatchedConfig};
 use crate::detach;
@@ -23,6 +25,9 @@ use crate::session::{Session, refuse_nested};
 use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, mut args: ResumeArgs) -> Result<ExitCode, Failure> {
+    if let Some(target) = FleetRun::named(directory, args.run.as_deref())? {
+        return resume_in_fleet(&target, &args);
+    }
     args.run = choose(directory, &args)?;
     if args.dry_run {
         let session = Session::begin(args.show.no_input, false)?;
@@ -32,6 +37,7 @@ pub(crate) fn execute(directory: &Path, mut args: ResumeArgs) -> Result<ExitCode
     if !args.show.detached
         && let Some((target, request)) = find_waiting_run(directory, &args)?
     {
+        let target = Target::Here(Box::new(target));
         return control::request(&target, &request, args.show.json, None);
     }
     if args.show.detach {
@@ -40,6 +46,20 @@ pub(crate) fn execute(directory: &Path, mut args: ResumeArgs) -> Result<ExitCode
     let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
     continue_run(session, directory, args, None)
+}
+
+/// Continues a run of the fleet: it continues there, on a worker.
+fn resume_in_fleet(target: &FleetRun, args: &ResumeArgs) -> Result<ExitCode, Failure> {
+    live::refuse_own_agent(target.run())?;
+    let is_same = args.config == Config::default() && args.agent.is_none();
+    if !is_same || args.from.is_some() || args.feedback.is_some() || !args.agent_command.is_empty()
+    {
+        let (run, rlm) = (target.run(), hint::program_command());
+        return Err(Failure::usage(format!(
+            "run `{run}` is a run of the fleet, and these options have no effect there; to change limits: {rlm} fleet resume {run} KEY=VALUE"
+        )));
+    }
+    target.resume(&[], args.show.json)
 }
 
 /// Returns the run of the command line, or the run that a person chose because several are possible.

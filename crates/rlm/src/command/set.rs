@@ -8,7 +8,8 @@ use loop_state::{Request, RuleChange};
 
 use crate::args::SetArgs;
 use crate::command::control::request;
-use crate::command::{live, pick};
+use crate::command::pick;
+use crate::command::target::{self, Target};
 use crate::config::{LIMITS, limit_names, nearest};
 use crate::exit::{Code, Failure};
 use crate::output;
@@ -25,7 +26,7 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     let run = pick::live(directory, !args.wait_args.json, run)?;
-    let target = live::find(directory, run.as_deref())?;
+    let target = target::find(directory, run.as_deref())?;
     let of_phase = changes.iter().any(|it| it.is_phase_rule());
     for (at, change) in changes.into_iter().enumerate() {
         let sent = request(
@@ -36,8 +37,8 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
         );
         sent.map_err(|failure| with_already_set(failure, &words[..at]))?;
     }
-    if of_phase && !args.wait_args.json {
-        print_phase(&target)?;
+    if let (Target::Here(target), true, false) = (&target, of_phase, args.wait_args.json) {
+        print_phase(target)?;
     }
     Ok(Code::Done.into())
 }
@@ -63,7 +64,7 @@ fn print_phase(target: &LiveRun) -> Result<(), Failure> {
 }
 
 /// Parses one KEY=VALUE.
-fn change(word: &str) -> Result<RuleChange, Failure> {
+pub(crate) fn change(word: &str) -> Result<RuleChange, Failure> {
     let Some((key, value)) = word.split_once('=') else {
         return Err(Failure::usage(format!(
             "`{word}` has no value: write KEY=VALUE"

@@ -8,6 +8,7 @@ use loop_runner::control::ProcessHealth;
 use rlm_store::{Project, RunEntry, in_parallel, index};
 
 use crate::args::{PsArgs, StatusArgs};
+use crate::command::fleet::FleetRun;
 use crate::command::{pick, select};
 use crate::exit::{Code, Failure};
 use crate::hint::program_command;
@@ -16,6 +17,9 @@ use crate::render::{Live, RunStatusView, json_line, print, problem};
 
 pub(crate) fn execute(directory: &Path, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let StatusArgs { runs: args, alive } = args;
+    if let Some(target) = FleetRun::named(directory, args.run.as_deref())? {
+        return target.status(args.json, *alive);
+    }
     let run = pick::named(directory, !args.json, args.run.as_deref())?;
     let (project, runs) = select::named_or_all(Project::find(directory)?, run.as_deref())?;
     if let ([run], true) = (runs.as_slice(), *alive) {

@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::args::StopArgs;
 use crate::command::live::{self, DEFAULT_WAIT, shown};
 use crate::command::pick;
+use crate::command::target::{self, Target};
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::output;
@@ -24,7 +25,10 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
     if args.force {
         return by_force(directory, args, run.as_deref());
     }
-    let mut target = live::find(directory, run.as_deref())?;
+    let mut target = match target::find(directory, run.as_deref())? {
+        Target::Here(target) => *target,
+        Target::Fleet(target) => return target.stop(args),
+    };
     let after = args.after.unwrap_or_default();
     let request = match args.now {
         true => Request::Abort,
@@ -55,7 +59,7 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         }
         AskOutcome::TimedOut(None) => Err(live::unresponsive(&target, wait)),
         AskOutcome::TimedOut(Some(_)) => Err(unstopped(&target)),
-        AskOutcome::Final(answer) => Err(live::request_error(&target, &answer)),
+        AskOutcome::Final(answer) => Err(live::request_error(&target.run, &answer)),
         _ => process_gone(&target, None, EndFormat::of(args.json)),
     }
 }
@@ -136,7 +140,8 @@ fn by_force(directory: &Path, args: &StopArgs, run: Option<&str>) -> Result<Exit
             when: StopTiming::Now,
         },
     );
-    let on_answer = |answer: &Response| live::print_response(&requested, &stop, answer, args.json);
+    let on_answer =
+        |answer: &Response| live::print_response(&requested.run, &stop, answer, args.json);
     let on_force = |target: &LiveRun, cause: ForceCause| {
         if !args.json && !matches!(cause, ForceCause::Refused) {
             let (process, why) = (live::process(target), why(target, cause));

@@ -10,8 +10,9 @@ use checkpoint_store::Seq;
 use loop_state::{Head, RunEnd, StopCause, StopReason, Timestamp};
 use rlm_store::journal::Journal;
 use rlm_store::transfer::ReplicatedRun;
-use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunId, Settings};
+use rlm_store::{PhaseSettings, Project, PromptSource, RemoteMessage, RunHead, RunId, Settings};
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 
 use super::server::{DEADLINE, LEASE, Server};
 use crate::nats::record::{RunSummary, progress};
@@ -91,6 +92,8 @@ pub(super) struct Opened {
     pub(super) journal: Journal,
     pub(super) head: RunHead,
     pub(super) parts: RunParts,
+    /// The messages of other machines.
+    pub(super) messages: mpsc::Receiver<RemoteMessage>,
 }
 
 /// Makes the directory of a claimed run, and opens it.
@@ -114,21 +117,25 @@ pub(super) async fn open(server: &Server, claimed: &Claimed) -> Opened {
         newest: unpacked.seq.get(),
         base_commit: None,
         stored_blobs: parts.stored_blobs.clone(),
+        applied: unpacked.head.last_request,
+        resumed_at: parts.resumed_at,
         give_up: Duration::from_secs(30),
     };
     let (at, dir_run) = (project.clone(), run());
     let opened = tokio::task::spawn_blocking(move || {
-        let replica = NatsReplica::open(start, Box::new(|_, _| Ok(None))).unwrap();
+        let (replica, messages) = NatsReplica::open(start, Box::new(|_, _| Ok(None))).unwrap();
         let replica = Arc::new(Mutex::new(replica));
-        Journal::open_replicated(&at, &dir_run, replica).unwrap()
+        let (journal, loaded) = Journal::open_replicated(&at, &dir_run, replica).unwrap();
+        (journal, loaded, messages)
     });
-    let (journal, loaded) = opened.await.unwrap();
+    let (journal, loaded, messages) = opened.await.unwrap();
     Opened {
         dir,
         project,
         journal,
         head: loaded.head.unwrap(),
         parts,
+        messages,
     }
 }
 
@@ -155,6 +162,7 @@ async fn init_creates_the_assets_once() {
         [
             "stream test-runs: Unchanged",
             "stream test-work: Unchanged",
+            "stream test-requests: Unchanged",
             "stream test-settings: Unchanged",
             "stream test-spent: Unchanged",
             "consumer pool-main: Unchanged",
@@ -163,13 +171,13 @@ async fn init_creates_the_assets_once() {
     );
     let changed = fleet.init(&options(30, &["main", "big"])).await.unwrap();
     assert_eq!(
-        shown(changed)[4..6],
+        shown(changed)[5..7],
         ["consumer pool-main: Changed", "consumer pool-big: Created"]
     );
     let lease = fleet.lease_of(&pool()).await.unwrap();
     assert_eq!(lease, Duration::from_secs(30));
     // A replica that lacks the newest records must not answer a read.
-    for name in ["test-runs", "test-work", "test-spent", "OBJ_test-blobs"] {
+    for name in ["test-runs", "test-work", "test-requests", "test-spent", "OBJ_test-blobs"] {
         let stream = fleet.context.get_stream(name).await.unwrap();
         assert!(!stream.cached_info().config.allow_direct, "{name}");
     }
@@ -319,6 +327,8 @@ async fn fenced_process_saves_nothing() {
         newest: 1,
         base_commit: None,
         stored_blobs: BTreeMap::new(),
+        applied: 0,
+        resumed_at: 0,
         give_up: Duration::from_secs(1),
     };
     let opened =

@@ -106,7 +106,7 @@ pub(crate) fn remove(args: &FleetRemoveArgs) -> Result<ExitCode, Failure> {
 
 /// One run of a fleet, for people and programs.
 #[derive(Debug, serde::Serialize)]
-struct RowView {
+pub(super) struct RowView {
     run: RunId,
     state: &'static str,
     worker: Option<String>,
@@ -172,7 +172,7 @@ pub(super) fn describe(failed: &FailedClaim) -> String {
 }
 
 impl RowView {
-    fn of(run: &RunId, last: &StoredRecord, state: &'static str) -> Self {
+    pub(super) fn of(run: &RunId, last: &StoredRecord, state: &'static str) -> Self {
         let summary = last.summary.clone();
         let is_parked = last.facts.kind == RecordKind::Park;
         let reason = match (

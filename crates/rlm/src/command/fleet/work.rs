@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use loop_runner::{RunClaim, Runner, RunnerOptions};
+use loop_state::RuleChange;
 use rlm_fleet::nats::{NatsReplica, ReplicaStart};
 use rlm_store::{Project, WorkingTreeLock};
 use rlm_terminal::PressActions;
@@ -29,6 +30,10 @@ pub(super) struct WorkSpec {
     pub(super) project: PathBuf,
     /// The top of the project on the machine that saved the run last.
     pub(super) root: PathBuf,
+    /// Whether no person resumed the run since its last save.
+    pub(super) taken_over: bool,
+    /// The changes of rules with which a person resumed the run.
+    pub(super) changes: Vec<RuleChange>,
 }
 
 pub(crate) fn execute() -> Result<ExitCode, Failure> {
@@ -41,13 +46,15 @@ pub(crate) fn execute() -> Result<ExitCode, Failure> {
     let (run, start) = (spec.start.run.clone(), spec.start.clone());
     let project = Project::find(&spec.project)?;
     let its = project.clone();
-    let replica = NatsReplica::open(
+    let (replica, messages) = NatsReplica::open(
         spec.start,
         Box::new(move |commit, base| Ok(its.bundle_commit(commit, Some(base))?)),
     )?;
     let claim = RunClaim {
         replica: Arc::new(Mutex::new(replica)),
         root: spec.root,
+        taken_over: spec.taken_over,
+        changes: spec.changes,
     };
     let options = RunnerOptions {
         claim: Some(claim),
@@ -57,6 +64,7 @@ pub(crate) fn execute() -> Result<ExitCode, Failure> {
         let work_tree = WorkingTreeLock::take(&project, &run, &session.gate()).await?;
         Runner::open(work_tree, options).await
     })?;
+    let runner = runner.with_remote_messages(messages);
     let (screen, presses) = (Screen::new(false), PressActions::default());
     let observers = RunObservers::default();
     let gate = session.gate();

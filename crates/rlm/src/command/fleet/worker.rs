@@ -83,6 +83,13 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
             health: Arc::default(),
             gate,
         };
+        let mut requests = worker.fleet.drain_requests(&worker.name).await?;
+        let drain = async {
+            loop {
+                requests.next().await;
+                shutdown.cancel();
+            }
+        };
         let mut slots = JoinSet::new();
         for (pool, count) in pools {
             let worker = Worker {
@@ -94,7 +101,10 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
             }
         }
         drop(worker);
-        slots.join_all().await;
+        tokio::select! {
+            _ = slots.join_all() => {}
+            never = drain => match never {},
+        }
         over.cancel();
         Ok::<_, FleetError>(())
     })?;
@@ -263,7 +273,14 @@ impl Worker {
         let place = self.place.join(format!("{run}.{epoch}.{}", &unique[..8]));
         let lease = claimed.lease();
         let end = match self.start(&claimed, &place).await {
-            Ok(process) => claimed.supervise(process, self.shutdown.cancelled()).await,
+            Ok(Some(process)) => claimed.supervise(process, self.shutdown.cancelled()).await,
+            Ok(None) => {
+                let ended = claimed.end_stopped().await;
+                let text = ended.map_or_else(|e| e.to_string(), |_| "stopped by a person".into());
+                self.say(Some(&run), &text);
+                remove(&place);
+                return;
+            }
             Err(why) => claimed.give_back_unstarted(&why.to_string()).await,
         };
         self.count_start(&end, lease);
@@ -301,8 +318,8 @@ impl Worker {
         }
     }
 
-    /// Makes the working tree of a claimed run, and starts its process.
-    async fn start(&self, claimed: &Claimed, place: &Path) -> Result<WorkProcess, Failure> {
+    /// Makes the working tree of a claimed run, and starts its process; `None` if a person has requested a stop, so that nothing has to start.
+    async fn start(&self, claimed: &Claimed, place: &Path) -> Result<Option<WorkProcess>, Failure> {
         let parts = claimed.parts().await?;
         let (run, epoch) = (claimed.run().clone(), claimed.epoch());
         let start = ReplicaStart {
@@ -314,18 +331,28 @@ impl Worker {
             newest: parts.newest.get(),
             base_commit: parts.code.as_ref().map(|code| code.base.clone()),
             stored_blobs: parts.stored_blobs.clone(),
+            applied: 0,
+            resumed_at: parts.resumed_at,
             give_up: claimed.lease(),
         };
+        let (taken_over, changes) = (parts.taken_over, parts.changes.clone());
         let at = place.to_owned();
         let unpacked = spawn_blocking(move || unpack(&at, &run, epoch, parts)).await;
         let unpacked = unpacked.map_err(|e| Failure::failed(e.to_string()))??;
+        let applied = unpacked.head.last_request;
+        if claimed.has_stop(applied, start.resumed_at).await? {
+            return Ok(None);
+        }
         let spec = WorkSpec {
             start: ReplicaStart {
                 newest: unpacked.seq.get(),
+                applied,
                 ..start
             },
             project: place.to_owned(),
             root: unpacked.root,
+            taken_over,
+            changes,
         };
         let spec = serde_json::to_vec(&spec).map_err(|e| Failure::failed(e.to_string()))?;
         let lost = || Failure::failed("the lease was lost before the process began");
@@ -342,14 +369,14 @@ impl Worker {
         let tree = command.spawn().await;
         let tree = tree.map_err(|e| Failure::failed(e.to_string()))?;
         let run = claimed.run().clone();
-        Ok(WorkProcess {
+        Ok(Some(WorkProcess {
             tree,
             run,
             printed: VecDeque::new(),
             exit: None,
             policy: StopPolicy::default(),
             gate: self.gate.clone(),
-        })
+        }))
     }
 }
 

@@ -1,0 +1,216 @@
+//! The commands of people for a run of a fleet, from another machine than that of its worker.
+
+use super::*;
+
+/// The first start of the agent waits for the file `go`, and the next ones hang.
+const WAITS: &str = "append work {start}\nprint ready\n@1 await go\n@2.. hang";
+
+impl Fleet {
+    /// Prepares `rlm ARGUMENTS` on another machine: it has no run, and its own index of live runs.
+    fn elsewhere(&self, arguments: &[&str]) -> Rlm<'_> {
+        let place = self.scene.sandbox.path().join("elsewhere");
+        fs_err::create_dir_all(&place).unwrap();
+        let rlm = self.scene.rlm(arguments).dir(&place);
+        let rlm = rlm.env("XDG_STATE_HOME", &place).env("HOME", &place);
+        let address = format!("nats://rlm:s3c%40ret@127.0.0.1:{}", self.port);
+        rlm.env("RLM_FLEET_NATS", address)
+    }
+
+    /// Runs a command on another machine, and returns its output.
+    fn tell(&self, arguments: &[&str]) -> String {
+        let ended = self.elsewhere(arguments).run(LONG);
+        ended.expect_code(0).stdout
+    }
+
+    /// Lets the waiting agent of a claim continue.
+    fn go(&self, worker: &str, claim: &str) {
+        fs_err::write(self.place(worker, claim).join("go"), "").unwrap();
+    }
+
+    /// Returns the prompts of all starts.
+    fn prompts(&self) -> Vec<String> {
+        let starts = self.scene.agent.starts().into_iter();
+        starts
+            .map(|start| start.stdin.unwrap_or_default())
+            .collect()
+    }
+
+    fn wait_for_status(&self, what: &str) {
+        wait_for(format_args!("the status {what:?}"), LONG, || {
+            self.tell(&["status", "r1"]).contains(what).then_some(())
+        });
+    }
+}
+
+#[test]
+fn f6_run_is_steered_paused_resumed_and_stopped_from_another_machine() {
+    let Some(fleet) = Fleet::new(WAITS, SHORT) else {
+        return;
+    };
+    fleet.submit(&["--until", "test -e done"]);
+    let queued = fleet.tell(&["steer", "r1", "use", "tabs"]);
+    assert!(queued.contains("recorded; no worker owns it"), "{queued}");
+    let worker = fleet.worker("w1");
+    fleet.wait_for_start(1);
+    // The agent takes no message in its turn, so the next prompt has it.
+    let steered = fleet.tell(&["steer", "r1", "mind the docs"]);
+    assert!(
+        steered.contains("queued: sent after this turn"),
+        "{steered}"
+    );
+    let paused = fleet.tell(&["pause", "r1", "--wait", "0s"]);
+    assert!(paused.contains("it will pause"), "{paused}");
+    fleet.wait_for_status("will pause");
+    fleet.go("w1", "r1.1.");
+    fleet.wait_for_status("paused");
+    assert_eq!(fleet.scene.start_count(), 1);
+    let set = fleet.tell(&["set", "r1", "max-iterations=9"]);
+    assert!(set.contains("max-iterations"), "{set}");
+    let continued = fleet.tell(&["resume", "r1"]);
+    assert!(continued.contains("continues"), "{continued}");
+    fleet.wait_for_start(2);
+    let second = fleet.prompts().remove(1);
+    assert!(
+        second.contains("use tabs") && second.contains("mind the docs"),
+        "{second}"
+    );
+    let stopped = fleet.tell(&["stop", "r1"]);
+    assert!(stopped.contains("r1: stopped by a person"), "{stopped}");
+    assert_eq!(fleet.wait().1, 7);
+    let late = fleet.elsewhere(&["steer", "r1", "too late"]).run(LONG);
+    let late = late.expect_code(10).stderr;
+    assert!(late.contains("rlm fleet resume r1"), "{late}");
+    // An unknown name is refused, and so is each without the address of a fleet.
+    let unknown = fleet.elsewhere(&["steer", "r2", "x"]).run(LONG);
+    assert!(
+        unknown
+            .expect_code(10)
+            .stderr
+            .contains("the fleet has no run `r2`")
+    );
+    let local = fleet
+        .elsewhere(&["stop", "r1"])
+        .env("RLM_FLEET_NATS", "")
+        .run(LONG);
+    assert!(!local.expect_code(10).stderr.contains("fleet"));
+    drop(worker);
+}
+
+#[test]
+fn f6_recorded_request_is_applied_once_although_its_worker_is_killed() {
+    let script = "append work {start}\nprint ready\nawait go\n@3.. touch done";
+    let Some(fleet) = Fleet::new(script, SHORT) else {
+        return;
+    };
+    fleet.submit(&["--until", "test -e done"]);
+    let dead = fleet.worker("w1");
+    fleet.wait_for_start(1);
+    fleet.tell(&["steer", "r1", "say it once", "--wait", "0s"]);
+    fleet.tell(&["pause", "r1", "--wait", "0s"]);
+    crash(dead);
+    // Nobody owns the run until its lease ends.
+    let orphaned = fleet.tell(&["steer", "r1", "and this", "--wait", "0s"]);
+    assert!(orphaned.contains("recorded"), "{orphaned}");
+    let other = fleet.worker("w2");
+    fleet.wait_for_start(2);
+    fleet.wait_for_status("will pause");
+    fleet.go("w2", "r1.2.");
+    // The pause was requested before the crash.
+    fleet.wait_for_status("paused");
+    assert_eq!(fleet.scene.start_count(), 2);
+    fleet.tell(&["resume", "r1"]);
+    fleet.wait_for_start(3);
+    let prompts = fleet.prompts().join("\n");
+    for text in ["say it once", "and this"] {
+        assert_eq!(prompts.matches(text).count(), 1, "{text}: {prompts}");
+    }
+    drop(other);
+}
+
+#[test]
+fn f6_stop_ends_a_queued_run_and_resume_continues_it() {
+    let Some(fleet) = Fleet::new("append work {start}", SHORT) else {
+        return;
+    };
+    fleet.submit(&["-n", "2"]);
+    let stopped = fleet.tell(&["stop", "r1"]);
+    assert!(stopped.contains("stopped by a person"), "{stopped}");
+    let (row, code) = fleet.wait();
+    assert_eq!(
+        (row["reason"].as_str(), code),
+        (Some("stopped by a person"), 7)
+    );
+    let worker = fleet.worker("w1");
+    let resumed = fleet.fleet(&["resume", "r1", "max-iterations=3"]).run(LONG);
+    assert!(resumed.expect_code(0).stdout.contains("queued"));
+    assert_eq!(fleet.wait().1, 0);
+    assert_eq!(fleet.work(), ["1", "2", "3"]);
+    let done = fleet
+        .fleet(&["resume", "r1"])
+        .run(LONG)
+        .expect_code(2)
+        .stderr;
+    assert!(done.contains("has nothing to resume"), "{done}");
+    drop(worker);
+}
+
+#[test]
+fn run_that_ended_at_its_limit_continues_with_a_higher_one() {
+    let Some(fleet) = Fleet::new("append work {start}\n@3 touch done", SHORT) else {
+        return;
+    };
+    fleet.submit(&["--until", "test -e done", "-n", "2"]);
+    let worker = fleet.worker("w1");
+    let (row, code) = fleet.wait();
+    assert_eq!(code, 3, "{row}");
+    fleet.tell(&["fleet", "resume", "r1", "max-iterations=5"]);
+    let (row, code) = fleet.wait();
+    assert_eq!((row["iteration"].as_u64(), code), (Some(3), 0), "{row}");
+    assert_eq!(fleet.work(), ["1", "2", "3"]);
+    drop(worker);
+}
+
+#[test]
+fn events_of_a_run_are_followed_from_another_machine() {
+    let Some(fleet) = Fleet::new(WAITS, SHORT) else {
+        return;
+    };
+    fleet.submit(&["-n", "1"]);
+    let mut following = fleet.elsewhere(&["logs", "r1", "-f"]).spawn();
+    let worker = fleet.worker("w1");
+    fleet.wait_for_start(1);
+    following.until("an event", LONG, |it| {
+        it.stdout().contains("ready").then_some(())
+    });
+    fleet.go("w1", "r1.1.");
+    let ended = following.wait(LONG).expect_code(0);
+    assert!(
+        ended
+            .stderr
+            .contains("finished: all planned iterations ran"),
+        "{}",
+        ended.stderr
+    );
+    drop(worker);
+}
+
+#[test]
+fn drained_worker_hands_its_run_over_and_ends() {
+    let Some(fleet) = Fleet::new(HANGS, "60s") else {
+        return;
+    };
+    let first = fleet.worker("w1");
+    fleet.submit(&["--until", "test -e done"]);
+    let hanging = fleet.wait_for_start(3);
+    let other = fleet.worker("w2");
+    let none = fleet.elsewhere(&["fleet", "drain", "w3"]).run(LONG);
+    assert!(none.expect_code(10).stderr.contains("no worker `w3`"));
+    let drained = fleet.tell(&["fleet", "drain", "w1"]);
+    assert!(drained.contains("has handed over its runs"), "{drained}");
+    first.wait(LONG).expect_code(0);
+    assert!(!fleet.is_alive(&hanging));
+    fleet.wait_for_start(4);
+    let (row, code) = fleet.wait();
+    assert_eq!((row["worker"].as_str(), code), (Some("w2"), 0));
+    drop(other);
+}
