@@ -18,6 +18,7 @@ use crate::git::subjects;
 use crate::scene::{PROMPT, Scene, crash};
 
 mod control;
+mod transfer;
 
 /// The shortest lease.
 pub(crate) const SHORT: &str = "2s";

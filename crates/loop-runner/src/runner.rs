@@ -207,7 +207,8 @@ impl Runner {
             settings = claim.changed_settings(&saved)?.or(settings);
         }
         match saved.transfer.take() {
-            Some(moved) if !options.take_back => {
+            // A claim proves that the run is in the fleet again.
+            Some(moved) if !options.take_back && options.claim.is_none() => {
                 return Err(rlm_store::Error::transferred(&run, &moved.to).into());
             }
             _ => {}

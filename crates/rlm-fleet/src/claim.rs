@@ -199,7 +199,10 @@ impl Claim {
             return self.decide(ClaimOutput::Acknowledge);
         };
         match last.kind {
-            RecordKind::Save(Progress::RunEnded) | RecordKind::Park | RecordKind::Remove
+            RecordKind::Save(Progress::RunEnded)
+            | RecordKind::Park
+            | RecordKind::Remove
+            | RecordKind::Export
                 if !sabotage::is_on(Sabotage::ClaimEnded) =>
             {
                 self.decide(ClaimOutput::Acknowledge)

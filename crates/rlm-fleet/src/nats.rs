@@ -48,6 +48,7 @@
 //   lease                renewals
 //   claim                the delivery of a run, up to the claim
 //   resume               the end of a run without an owner, and the resume of an ended one
+//   export               the export of a run, and its return
 //   drain                the end of a worker from another machine
 //   supervise            the work on a claimed run
 mod assets;
@@ -56,6 +57,7 @@ mod claim;
 mod clock;
 mod drain;
 mod error;
+mod export;
 mod fleet;
 mod journal;
 mod lease;
@@ -79,6 +81,7 @@ pub use claim::{ClaimDecision, Claimed, Delivery};
 pub use clock::now;
 pub use drain::DrainRequests;
 pub use error::Error;
+pub use export::{ExportedRun, ReturnedRun};
 pub use fleet::Fleet;
 pub use names::Pool;
 pub use objects::ObjectId;

@@ -53,6 +53,8 @@ pub enum RecordKind {
     Unpark,
     /// A person removes the run, which has ended or is parked. The removal of its records follows.
     Remove,
+    /// The run left the fleet, and no worker claims it until it returns.
+    Export,
     /// A kind, or a version of a kind, that this program does not know.
     Unknown,
 }

@@ -64,6 +64,9 @@ pub struct RunHead {
     /// each request is applied once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub last_request: u64,
+    /// The number of the export with which the run left a fleet, and with which it returns; 0 if it did not leave one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exported: u64,
     /// The items that the program saved in the current iteration.
     #[serde(default, skip_serializing_if = "SavedItems::is_empty")]
     pub(crate) items: SavedItems,
@@ -173,6 +176,7 @@ impl RunHead {
             transfers: 0,
             root: None,
             last_request: 0,
+            exported: 0,
             items: SavedItems::default(),
         }
     }

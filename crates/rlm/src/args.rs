@@ -33,9 +33,9 @@ pub(crate) use checkpoints::{
 pub(crate) use fleet::{FLEET_WORK, FleetArgs};
 #[cfg(feature = "fleet")]
 pub(crate) use fleet::{
-    FleetBudgetArgs, FleetBudgetCommand, FleetCommand, FleetDrainArgs, FleetFetchArgs,
-    FleetInitArgs, FleetPsArgs, FleetRemoveArgs, FleetResumeArgs, FleetRunArgs, FleetServerArgs,
-    FleetWaitArgs, FleetWorkerArgs,
+    FleetBudgetArgs, FleetBudgetCommand, FleetCommand, FleetDrainArgs, FleetExportArgs,
+    FleetFetchArgs, FleetImportArgs, FleetInitArgs, FleetPsArgs, FleetRemoveArgs, FleetResumeArgs,
+    FleetRunArgs, FleetServerArgs, FleetWaitArgs, FleetWorkerArgs,
 };
 pub(crate) use live::{AttachArgs, InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopArgs};
 pub(crate) use runs::RunsArgs;

@@ -70,6 +70,16 @@ pub(super) enum Kind {
     NotEnded { run: String },
     #[error("run `{run}` has ended and has nothing to resume: {reason}")]
     Done { run: String, reason: String },
+    #[error("a worker owns run `{run}`; to end its work first: rlm stop {run}")]
+    Owned { run: String },
+    #[error(
+        "run `{run}` was exported to {to} and continues there, until it returns: rlm fleet import {run}"
+    )]
+    Exported { run: String, to: String },
+    #[error(
+        "the fleet does not wait for this run `{run}`: it was not exported, or has returned already"
+    )]
+    NotExported { run: String },
     #[error("no worker `{worker}` is connected; for the workers of runs: rlm fleet ps")]
     NoWorker { worker: String },
     #[error(
@@ -106,6 +116,9 @@ impl Error {
                 | Kind::LargeRequest
                 | Kind::NotEnded { .. }
                 | Kind::Done { .. }
+                | Kind::Owned { .. }
+                | Kind::Exported { .. }
+                | Kind::NotExported { .. }
         )
     }
 

@@ -68,9 +68,9 @@ impl RunJournal {
         let first = self.next(1).await?;
         let first = first.filter(|first| first.facts.kind == RecordKind::Base);
         let first = first.ok_or_else(|| damaged("its first record is not its base"))?;
-        let base_code = first.meta.code.clone();
+        let mut base_code = first.meta.code.clone();
         let mut seq = first.facts.seq;
-        let base = self.body(first).await?;
+        let mut base = self.body(first).await?;
         let (mut records, mut blobs) = (Vec::new(), BTreeMap::new());
         let (mut code, mut newest) = (base_code.clone(), Seq::ZERO);
         let (mut taken_over, mut changes, mut resumed_at) = (true, Vec::new(), 0);
@@ -89,6 +89,13 @@ impl RunJournal {
                 RecordKind::Unknown => {
                     let run = run.to_owned();
                     return Err(Kind::Newer { run }.into());
+                }
+                RecordKind::Base => {
+                    // The run was away, and returned with its whole state.
+                    base_code = record.meta.code.clone();
+                    base = self.body(record).await?;
+                    (records, blobs, newest) = (Vec::new(), BTreeMap::new(), Seq::ZERO);
+                    (taken_over, changes) = (false, Vec::new());
                 }
                 RecordKind::Unpark => {
                     taken_over = false;
@@ -156,6 +163,8 @@ impl Fleet {
         let journal = RunJournal::new(self, run).await?;
         let (first, last) = (journal.next(1).await?, self.last(run).await?);
         let first = first.and_then(|first| first.meta.code);
-        journal.code(first, last.meta.code).await
+        journal
+            .code(last.meta.base_code.clone().or(first), last.meta.code)
+            .await
     }
 }

@@ -127,6 +127,9 @@ pub(super) struct Meta {
     /// The code of the run from this record on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) code: Option<Code>,
+    /// The code of the newest base, if the run has returned to the fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) base_code: Option<Code>,
     /// The pool of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pool: Option<String>,
@@ -215,6 +218,7 @@ impl Meta {
             save: None,
             blob: None,
             code: None,
+            base_code: None,
             pool: None,
             worker: None,
             resumed_at: 0,
@@ -231,6 +235,7 @@ impl Meta {
     /// Takes over what an earlier record says about the run.
     pub(super) fn keep(&mut self, earlier: &Self) {
         self.code.clone_from(&earlier.code);
+        self.base_code.clone_from(&earlier.base_code);
         self.pool.clone_from(&earlier.pool);
         self.worker.clone_from(&earlier.worker);
         self.resumed_at = earlier.resumed_at;
@@ -278,7 +283,7 @@ impl Meta {
     }
 }
 
-const NAMES: [(RecordKind, &str); 12] = [
+const NAMES: [(RecordKind, &str); 13] = [
     (RecordKind::Base, "base"),
     (RecordKind::Claim, "claim"),
     (RecordKind::Save(Progress::Working), "save"),
@@ -291,6 +296,7 @@ const NAMES: [(RecordKind, &str); 12] = [
     (RecordKind::Park, "park"),
     (RecordKind::Unpark, "unpark"),
     (RecordKind::Remove, "remove"),
+    (RecordKind::Export, "export"),
 ];
 
 fn name_of(kind: RecordKind) -> &'static str {

@@ -81,6 +81,10 @@ impl Fleet {
         }
         let reason = last.summary.as_ref().and_then(|it| it.reason.as_ref());
         match reason {
+            _ if last.facts.kind == RecordKind::Export => {
+                let to = last.worker().unwrap_or("another machine").to_owned();
+                return Err(Kind::Exported { run: name(), to }.into());
+            }
             _ if !last.is_over() => return Err(Kind::NotEnded { run: name() }.into()),
             Some(reason) if reason.is_final() => {
                 let (run, reason) = (name(), reason.to_string());

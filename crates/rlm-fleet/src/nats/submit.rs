@@ -248,6 +248,7 @@ impl RunRow {
             RecordKind::Save(Progress::RunEnded) => "ended",
             RecordKind::Park => "parked",
             RecordKind::Remove => "removed",
+            RecordKind::Export => "exported",
             RecordKind::Unknown => "unknown",
             _ if self.paused().is_some() => "paused",
             _ => "running",

@@ -18,7 +18,7 @@ use super::path_map::PathMap;
 use super::progress::{Cancel, StagingDirectory, TransferProgress};
 use crate::replica::ClaimMark;
 use crate::runs::{options, refuse_damaged};
-use crate::{Error, Project, RunHead, RunId, runs, timestamp};
+use crate::{Error, Project, RunHead, RunId, Transfer, runs, timestamp};
 
 /// The reason why a record could not be read, for [`Project::unpack_claimed`].
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -34,7 +34,16 @@ pub struct ReplicatedRun<B, R> {
     pub blobs: Vec<(String, Vec<u8>)>,
 }
 
-/// A run that was unpacked for a claim.
+/// Why a run is unpacked.
+#[derive(Clone, Copy)]
+enum UnpackedFor {
+    /// For one claim. Only its process may open the directory.
+    Claim { epoch: u64 },
+    /// For this machine, with this export.
+    Export { epoch: u64 },
+}
+
+/// A run that was unpacked.
 #[derive(Debug)]
 pub struct UnpackedRun {
     /// The newest saved head, as it was saved.
@@ -102,6 +111,59 @@ impl Project {
         B: Read,
         R: IntoIterator<Item = Result<Record, BoxError>>,
     {
+        self.unpack(run, UnpackedFor::Claim { epoch }, from)
+    }
+
+    /// Makes the directory of a run that leaves the fleet with the export `epoch`: a local run, adapted to this machine. All parts may come from an
+    /// attacker. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`unpack_claimed`](Self::unpack_claimed).
+    pub fn unpack_exported<B, R>(
+        &self,
+        run: &RunId,
+        epoch: u64,
+        from: ReplicatedRun<B, R>,
+    ) -> Result<UnpackedRun, Error>
+    where
+        B: Read,
+        R: IntoIterator<Item = Result<Record, BoxError>>,
+    {
+        self.unpack(run, UnpackedFor::Export { epoch }, from)
+    }
+
+    /// Marks a run that returns to the fleet as transferred, so that it is not resumed here. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_held`] if a process works on the run, [`Error::is_not_found`] if nothing is saved.
+    pub fn mark_returned(&self, run: &RunId) -> Result<(), Error> {
+        let dir = self.existing(run)?;
+        let store = |e| Error::store(run, "marked", e);
+        let (mut writer, loaded) =
+            Writer::<RunHead, TimedInput>::open_head(&dir, options(false)).map_err(store)?;
+        let mut head: RunHead = { loaded.head }.ok_or_else(|| runs::nothing_saved(self, run))?;
+        if head.transfer.is_none() {
+            head.transfer = Some(Transfer {
+                at: SystemTime::now().into(),
+                to: "the fleet".into(),
+            });
+            writer.append(&head, &[]).map_err(store)?;
+        }
+        Ok(())
+    }
+
+    fn unpack<B, R>(
+        &self,
+        run: &RunId,
+        for_what: UnpackedFor,
+        from: ReplicatedRun<B, R>,
+    ) -> Result<UnpackedRun, Error>
+    where
+        B: Read,
+        R: IntoIterator<Item = Result<Record, BoxError>>,
+    {
         let bad = |e: BoxError| Error::rebuild(run, e);
         let store = |e| Error::store(run, "unpacked", e);
         let incoming = StagingDirectory::new(self)?;
@@ -121,19 +183,29 @@ impl Project {
         let seq = rebuild(place, &options(false), from.records).map_err(bad)?;
         let (mut writer, loaded) =
             Writer::<RunHead, TimedInput>::open_head(place, options(false)).map_err(store)?;
-        let head = { loaded.head }.ok_or_else(|| bad("nothing is saved in it".into()))?;
+        let mut head: RunHead =
+            { loaded.head }.ok_or_else(|| bad("nothing is saved in it".into()))?;
         if head.run != *run {
             return Err(bad(format!("its state is of run `{}`", head.run).into()));
         }
         for (name, bytes) in &from.blobs {
             writer.put_blob(name, bytes).map_err(store)?;
         }
-        drop(writer);
-        let mark = ClaimMark { epoch };
-        mark.write(place)
-            .map_err(|e| Error::io("can't write", place, e))?;
-        incoming.promote(self, run)?;
         let root = { head.root.clone() }.unwrap_or_else(|| manifest.root.into());
+        match for_what {
+            UnpackedFor::Claim { epoch } => {
+                let mark = ClaimMark { epoch };
+                mark.write(place)
+                    .map_err(|e| Error::io("can't write", place, e))?;
+            }
+            UnpackedFor::Export { epoch } => {
+                head.move_to(self, &root);
+                (head.transfer, head.exported) = (None, epoch);
+                writer.append(&head, &[]).map_err(store)?;
+            }
+        }
+        drop(writer);
+        incoming.promote(self, run)?;
         Ok(UnpackedRun { head, seq, root })
     }
 }

@@ -149,7 +149,8 @@ fn fork(
         head.snapshot = Some(commit.clone());
         head.pause_reason = None;
         head.notifications = Notifications::default();
-        (head.transfer, head.transfers, head.last_request) = (None, 0, 0);
+        (head.transfer, head.transfers) = (None, 0);
+        (head.last_request, head.exported) = (0, 0);
         writer.append(&head, &[]).map_err(store)?;
         drop(writer);
         cancel.check()?;

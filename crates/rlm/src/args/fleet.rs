@@ -76,6 +76,22 @@ Examples:
   rlm fleet resume RUN
   rlm fleet resume RUN max-cost=50 max-iterations=200")]
     Resume(FleetResumeArgs),
+    /// Take a run that no worker owns out of the fleet
+    #[command(after_help = "\
+The run goes into a new directory with its code, as a local run that needs no server. No worker claims it until it returns.
+
+Examples:
+  rlm fleet export RUN      # into the directory RUN
+  rlm -C RUN resume RUN
+  rlm -C RUN fleet import RUN")]
+    Export(FleetExportArgs),
+    /// Return an exported run to the fleet
+    #[command(after_help = "\
+A worker of its pool continues the run, unless it has ended. Only what is committed returns.
+
+Examples:
+  rlm -C RUN fleet import RUN")]
+    Import(FleetImportArgs),
     /// Let a worker hand its runs over and end
     #[command(after_help = "\
 The worker does what it does after SIGTERM. Other workers continue its runs.
@@ -274,6 +290,25 @@ fn budget(text: &str) -> Result<FleetBudgetLimit, String> {
 pub(crate) struct FleetDrainArgs {
     /// The name of the worker
     pub(crate) worker: String,
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetExportArgs {
+    /// The run
+    pub(crate) run: RunId,
+    /// The new directory [default: the name of the run]
+    #[arg(value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: FleetServerArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FleetImportArgs {
+    /// The run
+    pub(crate) run: RunId,
     #[command(flatten)]
     pub(crate) server: FleetServerArgs,
 }

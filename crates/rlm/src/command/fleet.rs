@@ -12,6 +12,8 @@ mod budget;
 mod budget_share;
 mod control;
 #[cfg(feature = "fleet")]
+mod export;
+#[cfg(feature = "fleet")]
 mod show;
 #[cfg(feature = "fleet")]
 mod submit;
@@ -33,6 +35,8 @@ pub(crate) fn execute(directory: &Path, args: FleetArgs) -> Result<ExitCode, Fai
         FleetCommand::Remove(args) => show::remove(&args),
         FleetCommand::Budget(args) => budget::execute(args),
         FleetCommand::Resume(args) => control::resume(&args),
+        FleetCommand::Export(args) => export::export(directory, &args),
+        FleetCommand::Import(args) => export::import(directory, &args),
         FleetCommand::Drain(args) => control::drain(&args),
     }
 }

@@ -291,3 +291,41 @@ async fn drain_reaches_a_worker_and_waits_for_its_end() {
     drained.unwrap();
     drop(other);
 }
+
+#[tokio::test]
+async fn f10_exported_run_is_claimed_only_after_its_return() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    let mut head = submit(&fleet).await;
+    let exported = fleet.export(&RUN, "laptop").await.unwrap();
+    let again = fleet.export(&RUN, "laptop").await.unwrap();
+    assert_eq!(again.epoch, exported.epoch);
+    let other = fleet.export(&RUN, "desktop").await.unwrap_err();
+    assert!(other.is_usage(), "{other}");
+    let delivery = fleet.pull(&pool()).await.unwrap().unwrap();
+    let decided = delivery.decide("worker").await.unwrap();
+    assert!(matches!(decided, ClaimDecision::Over), "{decided:?}");
+    head.pause_reason = Some("on the laptop".into());
+    let returned = |epoch| ReturnedRun {
+        head: &head,
+        epoch,
+        base: exported.parts.base.clone(),
+        code: None,
+    };
+    let wrong = fleet.import(&RUN, returned(exported.epoch + 1)).await;
+    assert!(wrong.unwrap_err().is_usage());
+    for _ in 0..2 {
+        fleet.import(&RUN, returned(exported.epoch)).await.unwrap();
+    }
+    let claimed = claim(&fleet).await;
+    assert_eq!(claimed.epoch(), exported.epoch + 2);
+    let opened = open(&server, &claimed).await;
+    assert_eq!(
+        (opened.parts.records.len(), opened.parts.taken_over),
+        (0, false)
+    );
+    let owned = fleet.export(&RUN, "laptop").await.unwrap_err();
+    assert!(owned.is_usage(), "{owned}");
+}

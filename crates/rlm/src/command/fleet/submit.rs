@@ -146,7 +146,7 @@ fn settings(directory: &Path, mut args: RunArgs) -> Result<(Project, Settings), 
 }
 
 /// Returns the current commit, and a bundle with its history.
-fn code(project: &Project) -> Result<(String, Vec<u8>), Failure> {
+pub(super) fn code(project: &Project) -> Result<(String, Vec<u8>), Failure> {
     let git = project.git();
     let usage = |why: &str| {
         Failure::usage(format!(

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use agent_subprocess::{Exit, ProcessTree, Signal, StdinMode, StopPolicy, TreeCommand};
 use cancellable_sleep::SleepGate;
+use checkpoint_store::Record;
 use rlm_fleet::nats::{
-    ClaimDecision, Claimed, Error as FleetError, Fleet, Pool, ReplicaStart, RunParts, RunProcess,
-    SupervisionEnd, now,
+    ClaimDecision, Claimed, Error as FleetError, Fleet, Pool, ReplicaStart, RunCode, RunParts,
+    RunProcess, SupervisionEnd, now,
 };
 use rlm_fleet::{BUDGET_INTERVAL, FailedClaim, FailureCause, Moment, pause_after_failed_starts};
 use rlm_store::transfer::{ReplicatedRun, UnpackedRun};
@@ -139,6 +140,9 @@ fn pools(args: &FleetWorkerArgs) -> Result<Vec<(Pool, u32)>, Failure> {
     }
     Ok(pools)
 }
+
+/// The reason why a record could not be read.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// One worker. Each slot has a clone.
 #[derive(Clone)]
@@ -382,22 +386,37 @@ impl Worker {
 
 /// Makes the working tree of a run, with its directory.
 fn unpack(place: &Path, run: &RunId, epoch: u64, parts: RunParts) -> Result<UnpackedRun, Failure> {
-    match &parts.code {
+    let project = check_out(place, run, parts.code.as_ref())?;
+    let unpacked = project.unpack_claimed(run, epoch, replicated(parts))?;
+    refuse_missing_agents(&project, run)?;
+    Ok(unpacked)
+}
+
+/// Makes a new working tree with the code of a run.
+pub(super) fn check_out(
+    place: &Path,
+    run: &RunId,
+    code: Option<&RunCode>,
+) -> Result<Project, Failure> {
+    match code {
         Some(code) => Project::check_out_bundles(place, &format!("rlm/{run}"), &code.commits())?,
         None => {
             let made = state_dir::make_private_directory(place);
             made.map_err(|e| Failure::failed(e.to_string()))?;
         }
     }
-    let project = Project::find(place)?;
-    let from = ReplicatedRun {
+    Ok(Project::find(place)?)
+}
+
+/// Returns the parts from which the directory of a run is made.
+pub(super) fn replicated(
+    parts: RunParts,
+) -> ReplicatedRun<io::Cursor<Vec<u8>>, impl Iterator<Item = Result<Record, BoxError>>> {
+    ReplicatedRun {
         base: io::Cursor::new(parts.base),
         records: parts.records.into_iter().map(Ok),
         blobs: parts.blobs,
-    };
-    let unpacked = project.unpack_claimed(run, epoch, from)?;
-    refuse_missing_agents(&project, run)?;
-    Ok(unpacked)
+    }
 }
 
 /// Refuses a run whose agents this machine doesn't have. The run itself would end.
