@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rlm_fleet::nats::ReturnedRun;
-use rlm_store::{Project, RunId, WorkingTreeLock};
+use rlm_store::{Project, WorkingTreeLock};
 use rlm_text::escape::plain;
 
 use super::submit::{code, connect};
