@@ -130,6 +130,16 @@ impl BudgetShare {
         }
     }
 
+    /// Notes that an earlier owner paused the run because the budget was spent, so that a raised budget continues it.
+    #[must_use]
+    pub fn with_earlier_pause(self) -> Self {
+        Self {
+            is_waiting: true,
+            has_paused: true,
+            ..self
+        }
+    }
+
     /// Takes one input, and returns what the caller must do now, in order.
     #[must_use]
     pub fn step(&mut self, input: BudgetInput, now: Moment) -> Vec<BudgetOutput> {

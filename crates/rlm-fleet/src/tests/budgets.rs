@@ -156,3 +156,20 @@ fn pause_of_a_person_is_not_ended_by_a_raised_budget() {
     let working = share.step(BudgetInput::Waits(false), now);
     assert!(has(working, BudgetOutput::Pause));
 }
+
+#[test]
+fn raised_budget_continues_a_run_that_an_earlier_owner_paused() {
+    let (limit, spent) = (Some(100), 130);
+    let mut share = BudgetShare::new(0).with_earlier_pause();
+    let outputs = share.step(
+        BudgetInput::Read(BudgetState { limit, spent }),
+        Moment::default(),
+    );
+    assert!(!outputs.contains(&BudgetOutput::Pause) && !outputs.contains(&BudgetOutput::Continue));
+    let limit = Some(200);
+    let outputs = share.step(
+        BudgetInput::Read(BudgetState { limit, spent }),
+        Moment::default(),
+    );
+    assert!(outputs.contains(&BudgetOutput::Continue), "{outputs:?}");
+}

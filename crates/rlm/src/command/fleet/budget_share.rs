@@ -17,9 +17,11 @@ const REASON: &str = "the budget of the fleet is spent";
 /// The wait before the next try to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Counts the cost of a run, and lets the run wait while the budget of the fleet is spent. Never completes.
+/// Counts the cost of a run, and lets the run wait while the budget of the fleet is spent. `earlier_reason` is the saved reason of a pause. Never
+/// completes.
 pub(super) async fn share(
     start: ReplicaStart,
+    earlier_reason: Option<String>,
     gate: SleepGate,
     view: watch::Receiver<Arc<View>>,
     control: mpsc::Sender<RunControl>,
@@ -47,6 +49,10 @@ pub(super) async fn share(
         asked_at: None,
     };
     let mut share = BudgetShare::new(counted);
+    // An earlier owner of the run paused it.
+    if earlier_reason.as_deref() == Some(REASON) {
+        share = share.with_earlier_pause();
+    }
     let mut inputs = VecDeque::from([BudgetInput::Time]);
     while !gate.is_shutdown() {
         let mut wake = now();
