@@ -25,7 +25,8 @@
 //! # Limits
 //!
 //! - A message has at most the `max_payload` of the server, 1 MiB by default. The body of a larger record is an object, and the record names it.
-//! - A rebuild reads the records of a run one by one, about 3,000 a second on loopback, and has all of them in memory.
+//! - A rebuild reads the records of a run one by one, about 3,000 a second on loopback, and has all of them in memory: at most 1,000,000 records and
+//!   2 GiB.
 //! - Only [`Fleet::remove`] removes records and objects. It reads the headers of all records of the fleet.
 //! - The authentication by `nkey` or credentials file is not built yet.
 //! - A worker that dies between a request to the model and its next message to the server does not count the cost of this request.

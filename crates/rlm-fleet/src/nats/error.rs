@@ -58,6 +58,10 @@ pub(super) enum Kind {
         "run `{run}` needs a newer version of rlm: a record has a form that this version does not know"
     )]
     Newer { run: String },
+    #[error(
+        "run `{run}` has more than {most}, so no worker can continue it: get its commits with `rlm fleet fetch {run}`, and submit the rest as a new run"
+    )]
+    TooLarge { run: String, most: &'static str },
     #[error("another worker owns run `{run}` now (claim {by})")]
     Fenced { run: String, by: u64 },
     #[error(

@@ -29,6 +29,11 @@ impl ObjectId {
         Self { sha256, size }
     }
 
+    /// Returns the number of bytes.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Returns the SHA-256 in hexadecimal digits.
     #[must_use]
     pub fn sha256(&self) -> &str {

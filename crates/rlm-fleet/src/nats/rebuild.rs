@@ -10,8 +10,13 @@ use super::error::{Error, Kind};
 use super::fleet::Fleet;
 use super::journal::RunJournal;
 use super::objects::ObjectId;
-use super::record::Code;
+use super::record::{Code, StoredRecord};
 use crate::RecordKind;
+
+/// The records that a rebuild reads at most. A worker reads about 3,000 in a second.
+const MAX_RECORDS: u64 = 1_000_000;
+/// The bytes of the bodies that a rebuild has in memory at most.
+const MAX_BYTES: u64 = 2 << 30;
 
 /// The code of a run as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +62,34 @@ pub struct RunParts {
     pub resumed_at: u64,
 }
 
+/// The size of the parts of a run. It is known before an object is read.
+#[derive(Debug, Default)]
+struct Needed {
+    records: u64,
+    bytes: u64,
+}
+
+impl Needed {
+    /// Adds a record, and fails if the run is too large for a worker.
+    fn add(&mut self, run: &str, record: &StoredRecord) -> Result<(), Error> {
+        let in_message = record.body.len() as u64;
+        let bytes = record
+            .meta
+            .object
+            .as_ref()
+            .map_or(in_message, ObjectId::size);
+        self.records += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        let most = match () {
+            () if self.records > MAX_RECORDS => "1,000,000 records",
+            () if self.bytes > MAX_BYTES => "2 GiB of saves and files",
+            () => return Ok(()),
+        };
+        let run = run.to_owned();
+        Err(Kind::TooLarge { run, most }.into())
+    }
+}
+
 impl RunJournal {
     /// Reads all records of the run up to the claim with the number `claim`.
     ///
@@ -70,6 +103,8 @@ impl RunJournal {
         let first = first.ok_or_else(|| damaged("its first record is not its base"))?;
         let mut base_code = first.meta.code.clone();
         let mut seq = first.facts.seq;
+        let mut needed = Needed::default();
+        needed.add(run, &first)?;
         let mut base = self.body(first).await?;
         let (mut records, mut blobs) = (Vec::new(), BTreeMap::new());
         let (mut code, mut newest) = (base_code.clone(), Seq::ZERO);
@@ -78,6 +113,7 @@ impl RunJournal {
             let next = self.next(seq + 1).await?;
             let record = next.ok_or_else(|| damaged("its claim is missing"))?;
             seq = record.facts.seq;
+            needed.add(run, &record)?;
             let (kind, blob, save) = (
                 record.facts.kind,
                 record.meta.blob.clone(),
@@ -166,5 +202,38 @@ impl Fleet {
         journal
             .code(last.meta.base_code.clone().or(first), last.meta.code)
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nats::record::{Meta, decode, encode};
+    use crate::{Progress, RecordId};
+
+    /// Returns a record with a body of this size, which is an object.
+    fn record(bytes: usize) -> StoredRecord {
+        let kind = RecordKind::Save(Progress::Working);
+        let mut meta = Meta::new(RecordId::new(1), 1, kind, 0);
+        let object = serde_json::json!({"sha256": "00", "size": bytes});
+        meta.object = Some(serde_json::from_value(object).unwrap());
+        decode(1, 0, &encode(&meta, &[])).unwrap()
+    }
+
+    #[test]
+    fn rebuild_refuses_a_run_that_is_too_large() {
+        let mut needed = Needed::default();
+        let half = record(1 << 30);
+        needed.add("r1", &half).unwrap();
+        needed.add("r1", &half).unwrap();
+        let refused = needed.add("r1", &record(1)).unwrap_err().to_string();
+        assert!(refused.contains("2 GiB of saves"), "{refused}");
+        let mut needed = Needed {
+            records: MAX_RECORDS - 1,
+            bytes: 0,
+        };
+        needed.add("r1", &record(1)).unwrap();
+        let refused = needed.add("r1", &record(1)).unwrap_err().to_string();
+        assert!(refused.contains("records"), "{refused}");
     }
 }
