@@ -169,9 +169,11 @@ impl Proxy {
     }
 
     pub(super) fn lose_next_answer(&self) {
+        self.lost.store(false, Ordering::SeqCst);
         self.loses.store(true, Ordering::SeqCst);
     }
 
+    /// Returns whether an answer was lost since the last call of [`lose_next_answer`](Self::lose_next_answer).
     pub(super) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::SeqCst)
     }
