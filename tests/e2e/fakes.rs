@@ -43,6 +43,23 @@ fn start_is_recorded_with_arguments_environment_and_input() {
 }
 
 #[test]
+fn start_notices_the_agents_that_are_alive() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(FAKE_AGENT, "@1 print ready\n@1 await go");
+    let mut first = start(&sandbox, &agent, "");
+    first.until("the first agent", LONG, |first| {
+        first.stdout().contains("ready").then_some(())
+    });
+    start(&sandbox, &agent, "").wait(LONG).expect_code(0);
+    fs_err::write(sandbox.repo().join("go"), "").unwrap();
+    first.wait(LONG).expect_code(0);
+    start(&sandbox, &agent, "").wait(LONG).expect_code(0);
+    let starts = agent.starts();
+    let beside: Vec<_> = starts.iter().map(|start| start.beside.clone()).collect();
+    assert_eq!(beside, [vec![], vec![1], vec![]]);
+}
+
+#[test]
 fn script_lines_depend_on_the_number_of_starts() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(

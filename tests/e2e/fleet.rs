@@ -179,6 +179,15 @@ impl Fleet {
         self.scene.agent.starts().remove(count - 1)
     }
 
+    /// Fails if an agent started while another one was alive.
+    fn expect_one_agent_at_a_time(&self) {
+        let starts = self.scene.agent.starts();
+        assert!(starts.len() > 1);
+        for start in starts {
+            assert!(start.beside.is_empty(), "{start:?}");
+        }
+    }
+
     /// Returns whether the process of an agent is alive.
     fn is_alive(&self, start: &AgentStart) -> bool {
         let alive = self.scene.alive();
@@ -264,6 +273,7 @@ fn f2_run_of_a_killed_worker_continues_on_another() {
     // Iterations 1 and 2 are there once, and the third, which was in flight, once too.
     assert_eq!(fleet.work(), ["1", "2", "4", "5"]);
     assert_eq!(iterations(&fleet).len(), 4);
+    fleet.expect_one_agent_at_a_time();
     drop(other);
 }
 
@@ -275,12 +285,13 @@ fn f3_frozen_worker_commits_nothing_after_it_wakes() {
     let frozen = fleet.worker("w1");
     fleet.submit(&["--until", "test -e done"]);
     let hanging = fleet.wait_for_start(3);
+    // It takes the run as early as it can, so an agent that is still alive then is seen.
+    let other = fleet.worker("w2");
     frozen.signal(Signal::STOP);
     // The guard needs no worker for this.
     wait_for("the end of the frozen worker's agent", LONG, || {
         (!fleet.is_alive(&hanging)).then_some(())
     });
-    let other = fleet.worker("w2");
     fleet.wait_for_start(4);
     let (row, code) = fleet.wait();
     assert_eq!((row["worker"].as_str(), code), (Some("w2"), 0));
@@ -291,6 +302,7 @@ fn f3_frozen_worker_commits_nothing_after_it_wakes() {
     });
     assert_eq!(fleet.row(), row);
     assert_eq!(fleet.work(), ["1", "2", "4", "5"]);
+    fleet.expect_one_agent_at_a_time();
     drop((frozen, other));
 }
 
@@ -313,6 +325,7 @@ fn f4_terminated_worker_hands_its_run_over() {
     let (row, code) = fleet.wait();
     assert_eq!((row["worker"].as_str(), code), (Some("w2"), 0));
     assert_eq!(fleet.work(), ["1", "2", "4", "5"]);
+    fleet.expect_one_agent_at_a_time();
     drop(other);
 }
 
@@ -386,6 +399,7 @@ fn f14_cut_off_worker_ends_its_agent_before_another_begins() {
     let (row, code) = fleet.wait();
     assert_eq!((row["worker"].as_str(), code), (Some("w2"), 0));
     assert_eq!(fleet.work(), ["1", "2", "4", "5"]);
+    fleet.expect_one_agent_at_a_time();
     drop((cut_off, other));
 }
 

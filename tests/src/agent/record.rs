@@ -38,7 +38,14 @@ pub struct AgentStart {
     pub ignored: Vec<String>,
     /// Milliseconds since the epoch.
     pub at_ms: u64,
+    /// When the kernel started the process, in its ticks.
+    started: u64,
+    /// Those of the four starts before whose processes were alive when this start was recorded.
+    pub beside: Vec<u32>,
 }
+
+/// The number of earlier starts of which a start notices whether they are alive.
+const NOTICED: u32 = 4;
 
 /// The record of one child of a fake agent. The child writes this record when it is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -85,6 +92,8 @@ impl AgentStart {
             fds: open_fds(),
             ignored: ignored_signals(),
             at_ms: now_ms(),
+            started: me.started,
+            beside: Vec::new(),
         })
     }
 
@@ -94,6 +103,8 @@ impl AgentStart {
         let temporary = dir.join(format!(".start-{}", self.pid));
         loop {
             self.start += 1;
+            let before = self.start.saturating_sub(NOTICED).max(1)..self.start;
+            self.beside = before.filter(|number| is_alive(dir, *number)).collect();
             fs::write(&temporary, serde_json::to_vec_pretty(self)?)?;
             // A link fails if the name exists, so two parallel agents get two numbers, and no reader sees an incomplete record.
             match fs::hard_link(&temporary, self.path(dir)) {
@@ -113,8 +124,22 @@ impl AgentStart {
     }
 
     fn path(&self, dir: &Path) -> PathBuf {
-        dir.join(format!("start-{:06}.json", self.start))
+        path_of(dir, self.start)
     }
+}
+
+fn path_of(dir: &Path, start: u32) -> PathBuf {
+    dir.join(format!("start-{start:06}.json"))
+}
+
+/// Returns whether the process of a start is alive. A process that its parent has not reaped yet is not.
+fn is_alive(dir: &Path, start: u32) -> bool {
+    let text = fs::read(path_of(dir, start)).unwrap_or_default();
+    let Ok(it) = serde_json::from_slice::<AgentStart>(&text) else {
+        return false;
+    };
+    let process = stat(it.pid).filter(|process| process.started == it.started);
+    process.is_some_and(|process| !matches!(process.state, 'Z' | 'X'))
 }
 
 /// Writes `value` so that a reader sees all of it or nothing.
