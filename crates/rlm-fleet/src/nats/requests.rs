@@ -207,6 +207,15 @@ impl Fleet {
         })
     }
 
+    /// Removes all recorded requests of a run.
+    pub(super) async fn remove_requests(&self, run: &RunId) -> Result<(), Error> {
+        let stream = self.stream(self.names.requests()).await?;
+        let purged = stream.purge().filter(self.names.request(run)?).await;
+        purged
+            .map(drop)
+            .map_err(|e| Error::unavailable("remove the requests", e))
+    }
+
     /// Returns the number of the last recorded request of a run; 0 if there is none.
     pub(super) async fn last_request(&self, run: &RunId) -> Result<u64, Error> {
         let stream = self.stream(self.names.requests()).await?;

@@ -1,5 +1,7 @@
 //! The removal of runs that have ended.
 
+use std::time::Duration;
+
 use loop_state::StopReason;
 
 use super::runs::{claim, ended, new_run, open, pool, run};
@@ -34,6 +36,9 @@ async fn removal_frees_the_name_and_keeps_what_other_runs_use() {
     opened.head.machine.end = Some(ended(&StopReason::AllIterationsRan));
     opened.journal.save(&opened.head).await.unwrap();
     fleet.submit(second).await.unwrap();
+    let stop = br#"{"v":1,"program":"rlm 1","request":"stop"}"#.to_vec();
+    let stop = fleet.record_request(&run(), stop, Duration::ZERO).await;
+    assert!(stop.unwrap().number > 0);
     let removed = fleet.remove(&run()).await.unwrap();
     // The base, the claim, the end, and the removal; the object of the base.
     assert!(removed.records >= 4, "{removed:?}");
@@ -64,6 +69,8 @@ async fn removal_frees_the_name_and_keeps_what_other_runs_use() {
             claims.push(claimed);
         }
     }
+    // A request to the removed run is none to the new one.
+    assert!(!claims[0].has_stop(0, 0).await.unwrap());
     let opened = open(&server, &claims[0]).await;
     assert_eq!(opened.head, head);
 }
