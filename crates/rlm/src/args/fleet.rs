@@ -235,8 +235,15 @@ pub(crate) struct FleetBudgetArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetBudgetCommand {
     /// Set the budget
+    #[command(after_help = "\
+Examples:
+  rlm fleet budget set 500 --per day
+  rlm fleet budget set none")]
     Set(FleetBudgetSetArgs),
     /// Print the budget, and what is spent
+    #[command(after_help = "\
+Examples:
+  rlm fleet budget show --json")]
     Show(FleetBudgetShowArgs),
 }
 
@@ -277,7 +284,13 @@ pub(crate) struct FleetResumeArgs {
 
 /// A budget in millionths of a US dollar; `None` for no budget.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FleetBudgetLimit(pub(crate) Option<u64>);
+pub(crate) struct FleetBudgetLimit(
+    #[cfg_attr(
+        not(feature = "fleet"),
+        expect(dead_code, reason = "a program without a fleet only parses it")
+    )]
+    pub(crate) Option<u64>,
+);
 
 fn budget(text: &str) -> Result<FleetBudgetLimit, String> {
     match text {
