@@ -155,7 +155,12 @@ impl Claimed {
             .unwrap();
         let replica = Arc::new(Mutex::new(replica));
         let options = RunnerOptions {
-            claim: Some(RunClaim { replica, root }),
+            claim: Some(RunClaim {
+                replica,
+                root,
+                taken_over: false,
+                changes: Vec::new(),
+            }),
             ..RunnerOptions::new(sleep)
         };
         let (runner, _events) = Runner::open(work_tree, options).await.unwrap();
