@@ -65,7 +65,7 @@ fn f6_run_is_steered_paused_resumed_and_stopped_from_another_machine() {
     fleet.wait_for_status("paused");
     assert_eq!(fleet.scene.start_count(), 1);
     let set = fleet.tell(&["set", "r1", "max-iterations=9"]);
-    assert!(set.contains("max-iterations"), "{set}");
+    assert!(set.contains("in effect: iterations: 9"), "{set}");
     let continued = fleet.tell(&["resume", "r1"]);
     assert!(continued.contains("continues"), "{continued}");
     fleet.wait_for_start(2);
