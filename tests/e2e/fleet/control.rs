@@ -108,7 +108,7 @@ fn f6_recorded_request_is_applied_once_although_its_worker_is_killed() {
     fleet.tell(&["steer", "r1", "say it once", "--wait", "0s"]);
     fleet.tell(&["pause", "r1", "--wait", "0s"]);
     crash(dead);
-    // Nobody owns the run until its lease ends.
+    // The run has no owner until its lease ends.
     let orphaned = fleet.tell(&["steer", "r1", "and this", "--wait", "0s"]);
     assert!(orphaned.contains("recorded"), "{orphaned}");
     let other = fleet.worker("w2");

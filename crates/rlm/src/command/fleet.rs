@@ -14,6 +14,8 @@ mod control;
 #[cfg(feature = "fleet")]
 mod export;
 #[cfg(feature = "fleet")]
+mod server;
+#[cfg(feature = "fleet")]
 mod show;
 #[cfg(feature = "fleet")]
 mod submit;

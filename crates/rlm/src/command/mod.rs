@@ -11,6 +11,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod fleet;
 pub(crate) mod init;
+pub(crate) mod limit_change;
 pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod man;

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::control::LiveRun;
-use loop_state::{Request, RuleChange};
+use loop_state::Request;
 
 use crate::args::SetArgs;
 use crate::command::control::request;
+use crate::command::limit_change::change;
 use crate::command::pick;
 use crate::command::target::{self, Target};
-use crate::config::{LIMITS, limit_names, nearest};
 use crate::exit::{Code, Failure};
 use crate::output;
 
@@ -61,24 +61,4 @@ fn print_phase(target: &LiveRun) -> Result<(), Failure> {
         output::line(&format!("{}: this changes only phase {phase}", target.run));
     }
     Ok(())
-}
-
-/// Parses one KEY=VALUE.
-pub(crate) fn change(word: &str) -> Result<RuleChange, Failure> {
-    let Some((key, value)) = word.split_once('=') else {
-        return Err(Failure::usage(format!(
-            "`{word}` has no value: write KEY=VALUE"
-        )));
-    };
-    let limit = LIMITS.iter().find(|limit| limit.key == key);
-    let limit = limit.ok_or_else(|| unknown(key))?;
-    (limit.read)(value).map_err(|e| Failure::usage(format!("{key}: {e}")))
-}
-
-fn unknown(key: &str) -> Failure {
-    let what = match nearest(key, &limit_names()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("the keys are {}", limit_names().join(", ")),
-    };
-    Failure::usage(format!("`{key}` can't be set in a live run; {what}"))
 }

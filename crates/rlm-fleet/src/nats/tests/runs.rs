@@ -177,7 +177,13 @@ async fn init_creates_the_assets_once() {
     let lease = fleet.lease_of(&pool()).await.unwrap();
     assert_eq!(lease, Duration::from_secs(30));
     // A replica that lacks the newest records must not answer a read.
-    for name in ["test-runs", "test-work", "test-requests", "test-spent", "OBJ_test-blobs"] {
+    for name in [
+        "test-runs",
+        "test-work",
+        "test-requests",
+        "test-spent",
+        "OBJ_test-blobs",
+    ] {
         let stream = fleet.context.get_stream(name).await.unwrap();
         assert!(!stream.cached_info().config.allow_direct, "{name}");
     }

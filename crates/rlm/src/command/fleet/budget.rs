@@ -7,7 +7,7 @@ use rlm_fleet::nats::{Budget, BudgetPeriod};
 use rlm_text::money;
 use serde_json::json;
 
-use super::submit::connect;
+use super::server::connect;
 use crate::args::{FleetBudgetArgs, FleetBudgetCommand};
 use crate::exit::{Code, Failure};
 use crate::session::Session;

@@ -13,12 +13,13 @@ use rlm_store::{Project, RunId, RunState};
 use rlm_text::duration;
 use rlm_text::escape::plain;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
+use super::server::connect;
 use super::show::RowView;
-use super::submit::connect;
 use crate::args::{FleetDrainArgs, FleetResumeArgs, LogsArgs, StopArgs};
 use crate::command::live::{self, DEFAULT_WAIT};
-use crate::command::{select, set};
+use crate::command::{limit_change, select};
 use crate::exit::{Code, Failure};
 use crate::render::Screen;
 use crate::session::Session;
@@ -97,7 +98,8 @@ impl FleetRun {
             .build()
             .map_err(|e| Failure::failed(format!("can't start the async runtime: {e}")))?;
         let namespace = std::env::var(NAMESPACE).unwrap_or_else(|_| "rlm".into());
-        let gate = SleepGate::new();
+        // A signal ends the command at once, so nothing shuts this gate.
+        let gate = SleepGate::from_token(CancellationToken::new());
         let (fleet, last) = runtime.block_on(async {
             let fleet = Fleet::connect(servers, &namespace, gate.clone()).await?;
             let last = fleet.last(&run).await?;
@@ -412,7 +414,7 @@ impl fmt::Display for StatusView {
 
 /// `rlm fleet resume`.
 pub(super) fn resume(args: &FleetResumeArgs) -> Result<ExitCode, Failure> {
-    let changes = args.changes.iter().map(|word| set::change(word));
+    let changes = args.changes.iter().map(|word| limit_change::change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     live::refuse_own_agent(&args.run)?;
     let session = Session::begin(true, false)?;

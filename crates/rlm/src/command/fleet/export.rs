@@ -7,7 +7,8 @@ use rlm_fleet::nats::ReturnedRun;
 use rlm_store::{Project, WorkingTreeLock};
 use rlm_text::escape::plain;
 
-use super::submit::{code, connect};
+use super::server::connect;
+use super::submit::code;
 use super::worker::{check_out, replicated};
 use crate::args::{FleetExportArgs, FleetImportArgs};
 use crate::command::live;

@@ -12,7 +12,7 @@ use rlm_text::escape::plain;
 use rlm_text::money;
 use serde_json::{Value, json};
 
-use super::submit::connect;
+use super::server::connect;
 use crate::args::{FleetFetchArgs, FleetPsArgs, FleetRemoveArgs, FleetWaitArgs};
 use crate::exit::{Code, Failure};
 use crate::session::Session;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use loop_runner::Runner;
-use rlm_fleet::nats::{Asset, AssetState, Fleet, FleetOptions, NewRun, RunSummary, Submitted};
+use rlm_fleet::nats::{Asset, AssetState, FleetOptions, NewRun, RunSummary, Submitted};
 use rlm_store::{Project, PromptSource, RunId, Settings, WorkingTreeLock, state_dir};
 
-use crate::args::{FleetInitArgs, FleetRunArgs, FleetServerArgs, RunArgs};
+use super::server::connect;
+use crate::args::{FleetInitArgs, FleetRunArgs, RunArgs};
 use crate::command::run::new_id;
 use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
@@ -38,14 +39,6 @@ pub(crate) fn init(args: &FleetInitArgs) -> Result<ExitCode, Failure> {
         output::line(&format!("{name}: {state}"));
     }
     Ok(Code::Done.into())
-}
-
-/// Connects to the fleet of the command line. A shutdown of the session ends the waits of the connection.
-pub(crate) async fn connect(
-    server: &FleetServerArgs,
-    session: &Session,
-) -> Result<Fleet, rlm_fleet::nats::Error> {
-    Fleet::connect(&server.servers, &server.namespace, session.gate()).await
 }
 
 pub(crate) fn execute(directory: &Path, args: FleetRunArgs) -> Result<ExitCode, Failure> {
