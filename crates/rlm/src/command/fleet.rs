@@ -10,6 +10,7 @@ use crate::exit::Failure;
 mod budget;
 #[cfg(feature = "fleet")]
 mod budget_share;
+#[cfg(feature = "fleet")]
 mod control;
 #[cfg(feature = "fleet")]
 mod export;
