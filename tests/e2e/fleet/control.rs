@@ -27,12 +27,13 @@ impl Fleet {
         fs_err::write(self.place(worker, claim).join("go"), "").unwrap();
     }
 
-    /// Returns the prompts of all starts.
+    /// Returns the prompts of all starts. An agent records its prompt a moment after its start.
     fn prompts(&self) -> Vec<String> {
-        let starts = self.scene.agent.starts().into_iter();
-        starts
-            .map(|start| start.stdin.unwrap_or_default())
-            .collect()
+        wait_for("the prompts of all starts", LONG, || {
+            let starts = self.scene.agent.starts().into_iter();
+            let prompts = starts.map(|start| start.stdin.filter(|text| !text.is_empty()));
+            prompts.collect::<Option<Vec<_>>>()
+        })
     }
 
     fn wait_for_status(&self, what: &str) {
