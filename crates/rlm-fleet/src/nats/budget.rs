@@ -198,11 +198,7 @@ impl Fleet {
         publish: PublishMessage,
         what: &'static str,
     ) -> Result<(), Error> {
-        let sent = self.context.send_publish(subject, publish).await;
-        let answered = match sent {
-            Ok(answer) => answer.await,
-            Err(e) => Err(e),
-        };
+        let answered = self.publish(subject, publish).await;
         match answered {
             Ok(_) => Ok(()),
             Err(e) if e.kind() == PublishErrorKind::StreamNotFound => {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::context::{ContextBuilder, PublishError};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{Context, object_store::ObjectStore, stream::Stream};
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use cancellable_sleep::SleepGate;
@@ -118,6 +120,15 @@ impl Fleet {
     pub(super) async fn stream(&self, name: String) -> Result<Stream<()>, Error> {
         let found = self.context.get_stream_no_info(&name).await;
         found.map_err(|cause| Error::unavailable("find a stream", cause))
+    }
+
+    /// Publishes a message to a stream, and waits for the confirmation of the server.
+    pub(super) async fn publish(
+        &self,
+        subject: String,
+        message: PublishMessage,
+    ) -> Result<PublishAck, PublishError> {
+        self.context.send_publish(subject, message).await?.await
     }
 
     pub(super) async fn objects(&self) -> Result<ObjectStore, Error> {

@@ -185,12 +185,7 @@ impl RunJournal {
             .header(OBJECTS, objects)
             .message_id(format!("{:032x}", id.bits()))
             .expected_last_subject_sequence(expect);
-        let context = &self.fleet.context;
-        let sent = context.send_publish(self.subject.clone(), publish).await;
-        let answered = match sent {
-            Ok(answer) => answer.await,
-            Err(e) => Err(e),
-        };
+        let answered = self.fleet.publish(self.subject.clone(), publish).await;
         match answered {
             Ok(ack) if ack.duplicate => AppendAnswer::Duplicate,
             Ok(ack) => AppendAnswer::Stored(ack.sequence),

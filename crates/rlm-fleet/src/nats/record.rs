@@ -359,7 +359,7 @@ impl StoredRecord {
     pub fn is_queued(&self) -> bool {
         matches!(
             self.facts.kind,
-            RecordKind::Base | RecordKind::Release | RecordKind::Unpark
+            RecordKind::Base | RecordKind::Release | RecordKind::Failure | RecordKind::Unpark
         )
     }
 
@@ -396,6 +396,14 @@ mod tests {
                 stalled: 2,
             };
             assert_eq!((read.facts, &read.body[..]), (facts, &b"body"[..]));
+        }
+    }
+
+    #[test]
+    fn run_that_a_worker_gave_back_is_queued() {
+        for kind in [RecordKind::Release, RecordKind::Failure] {
+            let read = decode(9, 1, &encode(&meta(kind), b"")).unwrap();
+            assert!(read.is_queued() && !read.is_over(), "{kind:?}");
         }
     }
 

@@ -163,11 +163,7 @@ impl Fleet {
                 .message_id(&id)
                 .header(REPLY, inbox)
                 .header(WAIT, wait.as_millis().to_string());
-            let sent = self.context.send_publish(subject.clone(), publish).await;
-            let answered = match sent {
-                Ok(answer) => answer.await,
-                Err(e) => Err(e),
-            };
+            let answered = self.publish(subject.clone(), publish).await;
             let cause = match answered {
                 // The answer to a repeated publish has the number of the first.
                 Ok(ack) => return Ok(ack.sequence),

@@ -133,11 +133,7 @@ impl Fleet {
         let subject = self.names.work_of(pool, run)?;
         let text = json!({"v": 1, "run": run}).to_string();
         let publish = PublishMessage::build().payload(text.into());
-        let sent = self.context.send_publish(subject, publish).await;
-        let answered = match sent {
-            Ok(answer) => answer.await,
-            Err(e) => Err(e),
-        };
+        let answered = self.publish(subject, publish).await;
         match answered {
             Ok(_) => Ok(()),
             Err(e) => match e.kind() {
@@ -242,9 +238,7 @@ impl RunRow {
     #[must_use]
     pub fn state(&self) -> &'static str {
         match self.last.facts.kind {
-            RecordKind::Base | RecordKind::Release | RecordKind::Failure | RecordKind::Unpark => {
-                "queued"
-            }
+            _ if self.last.is_queued() => "queued",
             RecordKind::Save(Progress::RunEnded) => "ended",
             RecordKind::Park => "parked",
             RecordKind::Remove => "removed",

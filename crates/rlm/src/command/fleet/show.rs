@@ -50,8 +50,7 @@ pub(crate) fn wait(args: &FleetWaitArgs) -> Result<ExitCode, Failure> {
     if row.last.facts.kind == RecordKind::Park {
         let rlm = hint::program_command();
         anstream::eprintln!(
-            "rlm: run {} is parked, and no worker takes it; its commits so far: {rlm} fleet fetch {}",
-            row.run,
+            "rlm: run {0} is parked, and no worker takes it; to continue it: {rlm} fleet resume {0}; its commits so far: {rlm} fleet fetch {0}",
             row.run
         );
     }
