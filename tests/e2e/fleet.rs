@@ -1,14 +1,11 @@
 //! Runs of a fleet: real workers and a real NATS server on loopback. Without a server these tests skip themselves.
 
 use std::ffi::OsString;
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rlm_tests::agent::AgentStart;
+use rlm_tests::nats::{self, NatsServers, Proxy, server_program};
 use rlm_tests::{Rlm, Running, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -24,24 +21,11 @@ mod transfer;
 pub(crate) const SHORT: &str = "2s";
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Finds the server that `cargo xtask test` passes, or the one that `cargo xtask tools --install` downloaded.
-fn server_program() -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os("NATS_SERVER_OF_TESTS") {
-        return Some(given.into());
-    }
-    let own = std::env::current_exe().ok()?;
-    let places = own.ancestors();
-    let mut places = places.map(|place| place.join("tools/nats-server/nats-server"));
-    places.find(|place| place.is_file())
-}
-
 /// A scene with a server and a fleet.
 pub(crate) struct Fleet {
     /// Ends before the sandbox, which waits for all processes.
-    server: Option<Running>,
+    pub(crate) servers: NatsServers,
     pub(crate) scene: Scene,
-    program: PathBuf,
-    port: u16,
 }
 
 impl Fleet {
@@ -55,8 +39,13 @@ impl Fleet {
     }
 
     /// Starts a server, and creates the fleet; `None` if there is no server program, and then the test is skipped.
-    #[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
     pub(crate) fn new(script: &str, lease: &str) -> Option<Self> {
+        Self::on(1, script, lease)
+    }
+
+    /// Starts this number of servers, and creates the fleet on all of them.
+    #[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
+    pub(crate) fn on(servers: usize, script: &str, lease: &str) -> Option<Self> {
         let Some(program) = server_program() else {
             println!("skipped: there is no NATS server: cargo xtask tools --install");
             return None;
@@ -64,60 +53,42 @@ impl Fleet {
         let scene = Scene::new(script);
         let identity = "[user]\nname = A. Tester\nemail = tester@localhost\n";
         fs_err::write(scene.sandbox.home().join(".gitconfig"), identity).unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let mut this = Self {
-            scene,
-            program,
-            port,
-            server: None,
-        };
-        this.start_server();
+        let replicas = servers.to_string();
+        let servers = NatsServers::start(&scene.sandbox, &program, servers);
+        let this = Self { servers, scene };
         wait_for("the fleet", LONG, || {
-            let init = this.fleet(&["init", "--lease", lease]).run(LONG);
+            let init = ["init", "--lease", lease, "--replicas", &replicas];
+            let init = this.fleet(&init).run(LONG);
             (init.code() == Some(0)).then_some(())
         });
         Some(this)
     }
 
     fn start_server(&mut self) {
-        let place = self.scene.sandbox.path();
-        let (store, config) = (place.join("nats"), place.join("nats.conf"));
-        let port = self.port;
-        let text = format!(
-            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?}, sync_interval: always }}\n\
-             authorization {{ user: rlm, password: \"s3c@ret\" }}\n"
-        );
-        fs_err::write(&config, text).unwrap();
-        let server = self.scene.sandbox.rlm(&self.program);
-        self.server = Some(server.args(["-c".as_ref(), config.as_os_str()]).spawn());
+        self.servers.start_again(&self.scene.sandbox, 0);
     }
 
     fn kill_server(&mut self) {
-        crash(self.server.take().unwrap());
+        let _killed = self.servers.kill(0);
     }
 
     /// Prepares `rlm fleet ARGUMENTS`.
     pub(crate) fn fleet(&self, arguments: &[&str]) -> Rlm<'_> {
-        self.fleet_at(self.port, arguments)
+        self.fleet_at(self.servers.address(), arguments)
     }
 
-    fn fleet_at(&self, port: u16, arguments: &[&str]) -> Rlm<'_> {
+    fn fleet_at(&self, address: String, arguments: &[&str]) -> Rlm<'_> {
         let rlm = self.scene.rlm(&[&["fleet"], arguments].concat());
-        rlm.env(
-            "RLM_FLEET_NATS",
-            format!("nats://rlm:s3c%40ret@127.0.0.1:{port}"),
-        )
+        rlm.env("RLM_FLEET_NATS", address)
     }
 
     /// Starts a worker, and waits until it is ready.
     pub(crate) fn worker(&self, name: &str) -> Running {
-        self.worker_at(self.port, name)
+        self.worker_at(self.servers.address(), name)
     }
 
-    fn worker_at(&self, port: u16, name: &str) -> Running {
-        let worker = self.fleet_at(port, &["worker", "--name", name]);
+    fn worker_at(&self, address: String, name: &str) -> Running {
+        let worker = self.fleet_at(address, &["worker", "--name", name]);
         self.ready(name, worker)
     }
 
@@ -383,8 +354,8 @@ fn f14_cut_off_worker_ends_its_agent_before_another_begins() {
     let Some(fleet) = Fleet::new(HANGS, "4s") else {
         return;
     };
-    let proxy = Proxy::start(fleet.port);
-    let cut_off = fleet.worker_at(proxy.port, "w1");
+    let proxy = Proxy::start(fleet.servers.ports()[0]);
+    let cut_off = fleet.worker_at(nats::address([proxy.port()]), "w1");
     fleet.submit(&["--until", "test -e done"]);
     let hanging = fleet.wait_for_start(3);
     let other = fleet.worker("w2");
@@ -427,63 +398,6 @@ fn stop_by_a_person_ends_the_run_in_the_fleet() {
     });
     assert_eq!(fleet.scene.start_count(), 2);
     drop((worker, other));
-}
-
-/// A proxy before the server that can be cut.
-struct Proxy {
-    port: u16,
-    is_cut: Arc<AtomicBool>,
-    open: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Proxy {
-    fn start(server: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (is_cut, open) = (
-            Arc::<AtomicBool>::default(),
-            Arc::<Mutex<Vec<_>>>::default(),
-        );
-        let (cut, all) = (Arc::clone(&is_cut), Arc::clone(&open));
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                if cut.load(Ordering::SeqCst) {
-                    continue;
-                }
-                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
-                    continue;
-                };
-                for stream in [&client, &server] {
-                    all.lock().unwrap().push(stream.try_clone().unwrap());
-                }
-                copy(client.try_clone().unwrap(), server.try_clone().unwrap());
-                copy(server, client);
-            }
-        });
-        Self { port, is_cut, open }
-    }
-
-    /// Closes all connections, and refuses new ones.
-    fn cut(&self) {
-        self.is_cut.store(true, Ordering::SeqCst);
-        for stream in self.open.lock().unwrap().drain(..) {
-            let _closed = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-fn copy(mut from: TcpStream, mut to: TcpStream) {
-    std::thread::spawn(move || {
-        let mut bytes = vec![0; 64 << 10];
-        while let Ok(count) = from.read(&mut bytes) {
-            if count == 0 || to.write_all(&bytes[..count]).is_err() {
-                break;
-            }
-        }
-        for stream in [&from, &to] {
-            let _closed = stream.shutdown(Shutdown::Both);
-        }
-    });
 }
 
 #[test]

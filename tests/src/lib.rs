@@ -25,6 +25,7 @@
 //   sandbox, rlm                  the environment of a test, and a program in it
 //   agent, model                  the scripted agent and the scripted model server
 //   http, browser                 a small HTTP client, and a browser driven through it
+//   nats                          NATS servers, and a proxy before them
 //   picture, story                the picture of the README, and the text of a run
 //   live                          real agent CLIs against the scripted model
 pub mod agent;
@@ -33,6 +34,7 @@ mod effort;
 pub mod http;
 pub mod live;
 pub mod model;
+pub mod nats;
 mod os;
 pub mod picture;
 mod pty;

@@ -12,8 +12,7 @@ impl Fleet {
         fs_err::create_dir_all(&place).unwrap();
         let rlm = self.scene.rlm(arguments).dir(&place);
         let rlm = rlm.env("XDG_STATE_HOME", &place).env("HOME", &place);
-        let address = format!("nats://rlm:s3c%40ret@127.0.0.1:{}", self.port);
-        rlm.env("RLM_FLEET_NATS", address)
+        rlm.env("RLM_FLEET_NATS", self.servers.address())
     }
 
     /// Runs a command on another machine, and returns its output.
