@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
 use super::clock::now;
-use super::error::Error;
+use super::error::{Error, Kind};
 use super::fleet::Fleet;
 use super::journal::{RunJournal, RunRecord};
 use super::lease::{Lease, acknowledge};
@@ -113,7 +113,8 @@ impl Delivery {
     /// Decides about the delivery, and claims the run if it has no owner. `worker` is the name of this worker, for people.
     ///
     /// # Errors
-    /// [`Error::is_unavailable`] if the server does not answer. The delivery is then left alone.
+    /// [`Error::is_unavailable`] if the server does not answer; [`Error::is_newer`] for a run that a newer version saved. The delivery is then left
+    /// alone, so that another worker can get it when the lease ends.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the delivery alone. If the claim was stored, another worker takes the run over when the lease ends.
@@ -145,6 +146,9 @@ impl Delivery {
             };
         };
         let probes = state.probes.take();
+        let is_newer = state
+            .last
+            .is_some_and(|last| last.facts.kind == RecordKind::Unknown);
         match (decided, probes) {
             (ClaimOutput::Own { epoch, seq }, Some(probes)) => {
                 Ok(ClaimDecision::Claimed(Box::new(Claimed {
@@ -161,6 +165,10 @@ impl Delivery {
             (ClaimOutput::Acknowledge, _) => {
                 acknowledge(&self.fleet, &self.message, AckKind::Ack).await?;
                 Ok(ClaimDecision::Over)
+            }
+            (ClaimOutput::LeaveAlone, _) if is_newer => {
+                let run = self.run.to_string();
+                Err(Kind::Newer { run }.into())
             }
             _ => Ok(ClaimDecision::LeftAlone),
         }
@@ -317,10 +325,12 @@ async fn probe(fleet: &Fleet, run: &RunId, within: Duration) -> Result<ProbeResu
     let subject = fleet.names.control(run)?;
     let request = Request::new().timeout(Some(within)).payload("{}".into());
     Ok(match fleet.client.send_request(subject, request).await {
-        Ok(answer) => match serde_json::from_slice::<ProbeMessage>(&answer.payload) {
-            Ok(ProbeMessage { epoch, .. }) => ProbeResult::Owner { epoch },
-            Err(_) => ProbeResult::NoAnswer,
-        },
+        Ok(answer) => {
+            // An owner of a newer version may answer in another form.
+            let known = serde_json::from_slice::<ProbeMessage>(&answer.payload);
+            let epoch = known.map_or(0, |message| message.epoch);
+            ProbeResult::Owner { epoch }
+        }
         Err(e) if e.kind() == RequestErrorKind::NoResponders => ProbeResult::NoResponders,
         Err(_) => ProbeResult::NoAnswer,
     })

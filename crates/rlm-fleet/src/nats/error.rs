@@ -55,7 +55,7 @@ pub(super) enum Kind {
     #[error("run `{run}` in the fleet is damaged: {why}")]
     Damaged { run: String, why: String },
     #[error(
-        "run `{run}` needs a newer version of rlm: a record has a form that this version does not know"
+        "run `{run}` needs a newer version of rlm, which saved it in a form that this version does not know: update this rlm; workers of the newer version continue the run"
     )]
     Newer { run: String },
     #[error(
@@ -134,6 +134,11 @@ impl Error {
     /// Returns whether the fleet has no run, or no connected worker, of this name.
     pub fn is_not_found(&self) -> bool {
         matches!(self.0, Kind::NoRun { .. } | Kind::NoWorker { .. })
+    }
+
+    /// Returns whether a newer version saved the run in a form that this version does not know.
+    pub fn is_newer(&self) -> bool {
+        matches!(self.0, Kind::Newer { .. })
     }
 
     /// Returns whether another worker owns the run.

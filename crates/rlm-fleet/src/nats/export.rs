@@ -39,14 +39,14 @@ impl Fleet {
     /// a run again to the same machine is the same export.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_usage`] if a worker owns it or it is exported to another machine,
-    /// [`Error::is_unavailable`] if the server did not confirm the export.
+    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_newer`] if a newer version saved it, [`Error::is_usage`] if a worker owns it or it
+    /// is exported to another machine, [`Error::is_unavailable`] if the server did not confirm the export.
     ///
     /// # Cancel safety
     /// After a dropped future the run is exported, or not. To export it again is safe.
     pub async fn export(&self, run: &RunId, to: &str) -> Result<ExportedRun, Error> {
         let journal = RunJournal::new(self, run).await?;
-        let last = self.last(run).await?;
+        let last = self.last_known(run).await?;
         let name = || run.to_string();
         let (seq, epoch) = match last.facts.kind {
             RecordKind::Export if last.worker() == Some(to) => (last.facts.seq, last.facts.epoch),
@@ -90,7 +90,7 @@ impl Fleet {
             code,
         } = returned;
         let journal = RunJournal::new(self, run).await?;
-        let mut last = self.last(run).await?;
+        let mut last = self.last_known(run).await?;
         let is_ended = progress(&head.machine, u32::MAX) == Progress::RunEnded;
         let next = epoch.saturating_add(1);
         // An earlier call may have ended between its steps.

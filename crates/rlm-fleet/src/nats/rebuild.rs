@@ -194,10 +194,11 @@ impl Fleet {
     /// Reads the code of the last save of a run; `None` if the fleet has none.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_unavailable`] if the server does not answer.
+    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_newer`] if a newer version saved it, [`Error::is_unavailable`] if the server does
+    /// not answer.
     pub async fn code(&self, run: &RunId) -> Result<Option<RunCode>, Error> {
         let journal = RunJournal::new(self, run).await?;
-        let (first, last) = (journal.next(1).await?, self.last(run).await?);
+        let (first, last) = (journal.next(1).await?, self.last_known(run).await?);
         let first = first.and_then(|first| first.meta.code);
         journal
             .code(last.meta.base_code.clone().or(first), last.meta.code)

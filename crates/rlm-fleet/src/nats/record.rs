@@ -1,4 +1,7 @@
-//! A record of a run as a message: its facts as JSON, and its body. A newer program may add fields, which do not change a decision of this one.
+//! A record of a run as a message: its facts as JSON, and its body.
+//!
+//! Workers of several versions can be in one fleet. A newer program may add fields, which do not change a decision of this one. Each version keeps the
+//! length, the JSON, and its fields `v`, `needs` and `epoch` as they are.
 
 use checkpoint_store::Seq;
 use loop_state::{Head, LastCheck, RuleChange, StopCause, StopReason, UsageTotal};
@@ -322,13 +325,15 @@ pub(super) fn decode(seq: u64, stored_at: i64, bytes: &[u8]) -> Result<StoredRec
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or("it has no length")?;
     let length = u32::from_le_bytes(*length) as usize;
     let (json, body) = rest.split_at_checked(length).ok_or("it is cut off")?;
-    let meta: Meta = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-    let id = u128::from_str_radix(&meta.id, 16).map_err(|_| "its id is no hexadecimal number")?;
+    let (meta, id) = match parse(json) {
+        Ok(both) => both,
+        Err(why) => newer(json).ok_or(why)?,
+    };
     let summary = meta.summary.clone();
     Ok(StoredRecord {
         facts: LastRecord {
             seq,
-            id: RecordId::new(id),
+            id,
             epoch: meta.epoch,
             kind: kind_of(&meta),
             stalled: meta.stalled,
@@ -339,6 +344,31 @@ pub(super) fn decode(seq: u64, stored_at: i64, bytes: &[u8]) -> Result<StoredRec
         meta,
         body: body.to_vec(),
     })
+}
+
+fn parse(json: &[u8]) -> Result<(Meta, RecordId), String> {
+    let meta: Meta = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    let id = u128::from_str_radix(&meta.id, 16).map_err(|_| "its id is no hexadecimal number")?;
+    Ok((meta, RecordId::new(id)))
+}
+
+/// The fields that a record has in each version.
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+    #[serde(default)]
+    needs: u32,
+    #[serde(default)]
+    epoch: u64,
+}
+
+/// Parses a record of which this program knows only these fields; `None` if no newer program wrote it.
+fn newer(json: &[u8]) -> Option<(Meta, RecordId)> {
+    let Version { v, needs, epoch } = serde_json::from_slice(json).ok()?;
+    let id = RecordId::new(0);
+    let mut meta = Meta::new(id, epoch, RecordKind::Unknown, 0);
+    (meta.v, meta.needs) = (v, needs);
+    (v.max(needs) > VERSION).then_some((meta, id))
 }
 
 impl StoredRecord {
@@ -408,7 +438,32 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_change_nothing_and_a_newer_form_is_unknown() {
+    fn f15_newer_record_is_unknown_whatever_else_it_has() {
+        let read = |json: &str| {
+            let length = u32::try_from(json.len()).unwrap().to_le_bytes();
+            decode(3, 0, &[&length[..], json.as_bytes()].concat())
+        };
+        for (json, epoch) in [
+            (r#"{"v":2}"#, 0),
+            (
+                r#"{"v":2,"id":7,"kind":{"name":"end"},"epoch":5,"stalled":null}"#,
+                5,
+            ),
+            (r#"{"v":1,"needs":2,"epoch":6,"kind":["park"]}"#, 6),
+        ] {
+            let read = read(json).unwrap();
+            let facts = (read.facts.kind, read.facts.seq, read.facts.epoch);
+            assert_eq!(facts, (RecordKind::Unknown, 3, epoch), "{json}");
+            assert!(!read.is_over() && !read.is_queued());
+        }
+        // A record of this version without its fields is damaged, and so is one without a version.
+        for json in [r#"{"v":1}"#, "{}"] {
+            read(json).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn f15_unknown_fields_change_nothing_and_a_newer_form_is_unknown() {
         let with = |change: fn(&mut Value)| {
             let mut json = serde_json::to_value(meta(RecordKind::Claim)).unwrap();
             change(&mut json);
@@ -432,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn record_after_a_newer_one_is_unknown_and_keeps_the_failed_claims() {
+    fn f15_record_after_a_newer_one_is_unknown_and_keeps_the_failed_claims() {
         let mut newer = meta(RecordKind::Claim);
         newer.v = VERSION + 1;
         let failed = FailedClaim::new(3, "w1", 7, FailureCause::Start, "no git");

@@ -35,14 +35,14 @@ impl Fleet {
     /// repeated.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_usage`] if it has not ended, [`Error::is_fenced`] if somebody changed it at the
+    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_newer`] if a newer version saved it, [`Error::is_usage`] if it has not ended, [`Error::is_fenced`] if somebody changed it at the
     /// same moment, [`Error::is_unavailable`] if the server does not answer.
     ///
     /// # Cancel safety
     /// After a dropped future a part of the run can be removed. Repeat the call.
     pub async fn remove(&self, run: &RunId) -> Result<Removed, Error> {
         let journal = RunJournal::new(self, run).await?;
-        let last = self.last(run).await?;
+        let last = self.last_known(run).await?;
         let mut end = last.facts.seq;
         match last.facts.kind {
             RecordKind::Remove => {}

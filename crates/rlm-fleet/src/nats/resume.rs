@@ -66,14 +66,14 @@ impl Fleet {
     /// any more; other requests that the run has not applied stay.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] if the fleet has no such run; [`Error::is_usage`] if the run has not ended, or is done and has nothing to resume;
-    /// [`Error::is_unavailable`] if the server did not confirm it: a repeated call continues.
+    /// [`Error::is_not_found`] if the fleet has no such run; [`Error::is_newer`] if a newer version saved it; [`Error::is_usage`] if the run has not ended,
+    /// or is done and has nothing to resume; [`Error::is_unavailable`] if the server did not confirm it: a repeated call continues.
     ///
     /// # Cancel safety
     /// After a dropped future the run is resumed, or not. To resume it again is safe.
     pub async fn resume(&self, run: &RunId, changes: &[RuleChange]) -> Result<(), Error> {
         let journal = RunJournal::new(self, run).await?;
-        let last = self.last(run).await?;
+        let last = self.last_known(run).await?;
         let name = || run.to_string();
         if last.facts.kind == RecordKind::Unpark && changes.is_empty() {
             // An earlier call may have ended between its two steps.

@@ -155,16 +155,29 @@ impl Fleet {
         })
     }
 
+    /// Returns the last record of a run, for an operation that must know its form.
+    pub(super) async fn last_known(&self, run: &RunId) -> Result<StoredRecord, Error> {
+        let last = self.last(run).await?;
+        match last.facts.kind {
+            RecordKind::Unknown => {
+                let run = run.to_string();
+                Err(Kind::Newer { run }.into())
+            }
+            _ => Ok(last),
+        }
+    }
+
     /// Waits until no worker claims the run any more, and returns its last record. A lost connection does not end the wait.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_unavailable`] if the gate of the connection shuts down.
+    /// [`Error::is_not_found`] if the fleet has no such run, [`Error::is_newer`] if a newer version saved it, [`Error::is_unavailable`] if the gate of the
+    /// connection shuts down.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait(&self, run: &RunId) -> Result<StoredRecord, Error> {
         loop {
-            match self.last(run).await {
+            match self.last_known(run).await {
                 Ok(last) if last.is_over() => return Ok(last),
                 Err(e) if !e.is_unavailable() => return Err(e),
                 _ if self.gate.is_shutdown() => {

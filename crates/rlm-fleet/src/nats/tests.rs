@@ -6,4 +6,5 @@ mod removals;
 mod requests;
 mod runs;
 mod server;
+mod versions;
 mod workers;
