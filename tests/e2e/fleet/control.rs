@@ -140,9 +140,9 @@ fn f6_stop_ends_a_queued_run_and_resume_continues_it() {
         (row["reason"].as_str(), code),
         (Some("stopped by a person"), 7)
     );
-    let worker = fleet.worker("w1");
     let resumed = fleet.fleet(&["resume", "r1", "max-iterations=3"]).run(LONG);
     assert!(resumed.expect_code(0).stdout.contains("queued"));
+    let worker = fleet.worker("w1");
     assert_eq!(fleet.wait().1, 0);
     assert_eq!(fleet.work(), ["1", "2", "3"]);
     let done = fleet
