@@ -134,9 +134,11 @@ impl HttpRequest {
 fn response(mut from: impl BufRead) -> io::Result<HttpResponse> {
     let (status, headers) = head(&mut from)?;
     let mut body = Vec::new();
-    let length = headers.iter().find(|(name, _)| name == "content-length");
-    match length.and_then(|(_, length)| length.parse().ok()) {
+    let header = |name: &str| { headers.iter() }.find(|it| it.0 == name).map(|it| &*it.1);
+    let length = header("content-length").and_then(|length| length.parse().ok());
+    match length {
         Some(length) => drop(from.take(length).read_to_end(&mut body)?),
+        None if header("transfer-encoding") == Some("chunked") => body = chunks(&mut from)?,
         None => drop(from.read_to_end(&mut body)?),
     }
     Ok(HttpResponse {
@@ -144,6 +146,23 @@ fn response(mut from: impl BufRead) -> io::Result<HttpResponse> {
         headers,
         body: String::from_utf8_lossy(&body).into_owned(),
     })
+}
+
+/// Reads the chunks of a body.
+fn chunks(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let size = u64::from_str_radix(line.trim_end(), 16);
+        let size = size.map_err(|_| io::Error::other(format!("no chunk: {line:?}")))?;
+        // An empty line follows each chunk.
+        let read = from.take(size + 2).read_to_end(&mut body)?;
+        body.truncate(body.len() - read.min(2));
+        if size == 0 {
+            return Ok(body);
+        }
+    }
 }
 
 /// Reads the status and the headers.
