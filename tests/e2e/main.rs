@@ -42,6 +42,7 @@ mod first_day_story;
 mod fleet;
 mod fleet_limits;
 mod fleet_many;
+mod fleet_users;
 mod fleet_versions;
 mod floods;
 mod full_disk;

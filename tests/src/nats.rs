@@ -1,7 +1,7 @@
 //! The NATS servers of a test: one, or a cluster of three, on loopback. And a proxy that cuts their clients off.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use fs_err as fs;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::http::HttpRequest;
+use crate::http::{HttpRequest, HttpResponse};
 use crate::rlm::{Ended, Running};
 use crate::sandbox::Sandbox;
 
@@ -112,7 +112,7 @@ impl NatsServers {
         Self::start_all(sandbox, program, nodes)
     }
 
-    /// Starts one server with a configuration file. The server logs each message, listens on a free port, and stores its streams in the sandbox.
+    /// Starts one server with a configuration file. The server logs each message, and listens on a free port of this machine.
     #[must_use]
     pub fn start_configured(
         sandbox: &Sandbox,
@@ -121,10 +121,10 @@ impl NatsServers {
         environment: &[(&str, &str)],
     ) -> Self {
         let (port, monitor) = (free_port(), free_port());
-        let (text, store) = (port.to_string(), sandbox.path().join("nats"));
-        let words = ["-DV", "-a", "127.0.0.1", "-p", &text, "-c"].map(OsString::from);
-        let mut arguments = Vec::from(words);
-        arguments.extend([config.into(), "-sd".into(), store.into()]);
+        let (text, http) = (port.to_string(), monitor.to_string());
+        let words = ["-DV", "-a", "127.0.0.1", "-p", &text, "-m", &http, "-c"];
+        let mut arguments = Vec::from(words.map(OsString::from));
+        arguments.push(config.into());
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let node = Node {
             name: String::new(),
@@ -185,6 +185,45 @@ impl NatsServers {
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.nodes[number].port)).is_ok()
     }
 
+    /// Returns whether the first server and its streams are ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let asked = self.nodes[0].ask("/healthz");
+        asked.is_ok_and(|answer| answer.status == 200)
+    }
+
+    /// Returns all streams of the first server: their settings, their consumers, and the numbers of their messages.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn streams(&self) -> Vec<Value> {
+        let path = "/jsz?streams=true&consumers=true&config=true";
+        let asked = self.nodes[0].ask(path);
+        let value: Value = serde_json::from_str(&asked.unwrap().body).unwrap();
+        let accounts = value["account_details"].as_array().into_iter().flatten();
+        let streams = accounts.flat_map(|it| it["stream_detail"].as_array().into_iter().flatten());
+        let mut streams: Vec<Value> = streams
+            .map(|stream| {
+                let consumers = stream["consumer_detail"].as_array().into_iter().flatten();
+                let consumers: Vec<&Value> = consumers.map(|it| &it["config"]).collect();
+                json!({"name": stream["name"], "config": stream["config"], "state": stream["state"], "consumers": consumers})
+            })
+            .collect();
+        streams.sort_by_key(|stream| stream["name"].to_string());
+        streams
+    }
+
+    /// Returns the lines with this text in the log of the first server.
+    #[must_use]
+    pub fn log(&self, text: &str) -> Vec<String> {
+        let log = self.nodes[0].running.as_ref().map(Running::stderr);
+        let log = log.unwrap_or_default();
+        let lines = log.lines().filter(|line| line.contains(text));
+        lines.map(ToOwned::to_owned).collect()
+    }
+
     /// Returns the ports of all servers.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
@@ -208,9 +247,15 @@ impl NatsServers {
 }
 
 impl Node {
+    /// Asks the monitor of the server.
+    fn ask(&self, path: &str) -> io::Result<HttpResponse> {
+        let request = HttpRequest::new(self.monitor, "GET", path);
+        request.header("host", "localhost").send()
+    }
+
     /// Returns the number of other servers that have all records of a stream; `None` if another server leads it.
     fn leads(&self, stream: &str) -> Option<usize> {
-        let asked = HttpRequest::new(self.monitor, "GET", "/jsz?streams=true").send();
+        let asked = self.ask("/jsz?streams=true");
         let value: Value = serde_json::from_str(&asked.ok()?.body).ok()?;
         let accounts = value["account_details"].as_array()?.iter();
         let mut streams =
@@ -250,7 +295,7 @@ impl Shared {
     fn close(&self) -> usize {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let closed = open.drain(..).filter(|stream| {
-            // One that the other side closed has no peer.
+            // A stream that the other side closed has no peer.
             stream.shutdown(Shutdown::Both).is_ok()
         });
         closed.count()

@@ -121,8 +121,10 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
     ] {
         files.insert(name.into(), read(&path)?);
     }
-    // README.md links to these pages.
-    collect(&workspace.root, &workspace.root.join("docs"), &mut files)?;
+    // README.md links to these pages, and they link to the files for the servers and workers of a fleet.
+    for folder in ["docs", "deploy"] {
+        collect(&workspace.root, &workspace.root.join(folder), &mut files)?;
+    }
     let suffix = if arguments.is_static { "-static" } else { "" };
     let stem = format!("rlm-{}-{target}{suffix}", stamp.version);
     let folder = workspace.target.join("dist");

@@ -18,6 +18,7 @@
 //! | stream `NS-requests`, subjects `NS.req.RUN` | the requests of people to each run, in order; its owner applies each once |
 //! | subject `NS.ctl.RUN` | no stream: the owner of a run answers probes there |
 //! | subject `NS.live.RUN` | no stream: the process of a run answers queries there, and reads its requests when a message announces one |
+//! | subject `NS.reply.ID` | no stream: the process of a run sends its responses there |
 //! | subject `NS.worker.WORKER` | no stream: a worker gets the request to drain there |
 //!
 //! All reads go to the leader of a stream (`allow_direct=false`), because another replica can lack the newest records.
@@ -28,7 +29,7 @@
 //! - A rebuild reads the records of a run one by one, about 3,000 a second on loopback, and has all of them in memory: at most 1,000,000 records and
 //!   2 GiB.
 //! - Only [`Fleet::remove`] removes records and objects. It reads the headers of all records of the fleet.
-//! - The authentication by `nkey` or credentials file is not built yet.
+//! - A user logs in with a password. The login by an nkey or a credentials file is not built: it would need about twenty more crates.
 //! - A worker that dies between a request to the model and its next message to the server does not count the cost of this request.
 
 // The modules in reading order; each uses only those above it:
@@ -83,7 +84,7 @@ pub use clock::now;
 pub use drain::DrainRequests;
 pub use error::Error;
 pub use export::{ExportedRun, ReturnedRun};
-pub use fleet::Fleet;
+pub use fleet::{Fleet, FleetAddress};
 pub use names::Pool;
 pub use objects::ObjectId;
 pub use rebuild::{RunCode, RunParts};

@@ -10,6 +10,9 @@ pub const HANDOVER_STOP: Duration = Duration::from_millis(1500);
 /// The time in which a server answers a request. After it the request is repeated or fails.
 #[cfg(feature = "nats")]
 pub const ANSWER: Duration = Duration::from_secs(3);
+/// The time in which an operation must end by itself after the server refused a part of it to the user.
+#[cfg(feature = "nats")]
+pub const REFUSAL: Duration = Duration::from_millis(500);
 /// The time to connect to a server.
 #[cfg(feature = "nats")]
 pub const CONNECT: Duration = Duration::from_secs(5);

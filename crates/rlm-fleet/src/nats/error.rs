@@ -21,6 +21,16 @@ pub(super) enum Kind {
         "`{server}` is no address of a server: {cause}; use nats://USER:PASSWORD@HOST:PORT, with special characters as in a URL"
     )]
     Address { server: String, cause: Cause },
+    #[error(
+        "the certificate of the server at {server} is not trusted: {cause}; check the host in the address, and name the certificate of a private authority with --tls-ca FILE"
+    )]
+    Certificate { server: String, cause: Cause },
+    #[error("can't use the certificates in `{path}`: {why}; name a file with PEM certificates")]
+    CertificateFile { path: String, why: String },
+    #[error(
+        "the server refuses this to the user of the address: {message}; use the address of a user with this permission, or add it to the configuration of the server"
+    )]
+    Refused { message: String },
     #[error("the fleet does not answer: can't {what}: {cause}; try again")]
     Unavailable { what: &'static str, cause: Cause },
     #[error("the server has version {found}, and a fleet needs 2.12 or later: update the server")]
@@ -100,6 +110,7 @@ impl Error {
         matches!(
             self.0,
             Kind::Connect { .. }
+                | Kind::Certificate { .. }
                 | Kind::Unavailable { .. }
                 | Kind::Unconfirmed { .. }
                 | Kind::Draining { .. }
@@ -111,6 +122,7 @@ impl Error {
         matches!(
             self.0,
             Kind::Address { .. }
+                | Kind::CertificateFile { .. }
                 | Kind::Name { .. }
                 | Kind::ShortLease { .. }
                 | Kind::LeaseInUse { .. }
@@ -139,6 +151,11 @@ impl Error {
     /// Returns whether a newer version saved the run in a form that this version does not know.
     pub fn is_newer(&self) -> bool {
         matches!(self.0, Kind::Newer { .. })
+    }
+
+    /// Returns whether the server refused a part of the operation to the user of the connection.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.0, Kind::Refused { .. })
     }
 
     /// Returns whether another worker owns the run.

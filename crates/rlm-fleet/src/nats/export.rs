@@ -103,6 +103,7 @@ impl Fleet {
                 let run = run.to_string();
                 return Err(Kind::NotExported { run }.into());
             }
+            self.expect_queue(&last, run).await?;
             let mut record = RunRecord::after(&last, next, RecordKind::Base, 0);
             record.meta.object = Some(self.put_object(&base).await?);
             record.meta.code = match code {

@@ -1,6 +1,7 @@
 //! The connection to a fleet.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,15 +10,58 @@ use async_nats::jetstream::context::{ContextBuilder, PublishError};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{Context, object_store::ObjectStore, stream::Stream};
-use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr, ServerError};
 use cancellable_sleep::SleepGate;
 use percent_encoding::percent_decode_str;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use super::clock::now;
 use super::error::{Error, Kind};
-use super::names::Names;
+use super::names::{Names, is_plain};
 use crate::Moment;
-use crate::times::{ANSWER, CONNECT, PING, RECONNECT};
+use crate::times::{ANSWER, CONNECT, PING, RECONNECT, REFUSAL};
+
+/// The servers of a fleet, and its name there.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct FleetAddress {
+    /// The addresses of the servers, such as `nats://user:password@host:4222`, separated by commas. Special characters are percent-encoded. The first
+    /// user and password are used for all. If one begins with `tls://`, all servers must have TLS.
+    pub servers: String,
+    /// The namespace of the fleet.
+    pub namespace: String,
+    /// A file with the certificates of the authorities that the servers' certificates need, as PEM; all servers must have TLS then. `None` for the
+    /// authorities of the system.
+    pub tls_ca: Option<PathBuf>,
+}
+
+impl FleetAddress {
+    /// Creates the address of a fleet on servers with certificates of the system's authorities, or without TLS.
+    #[must_use]
+    pub fn new(servers: impl Into<String>, namespace: impl Into<String>) -> Self {
+        let (servers, namespace) = (servers.into(), namespace.into());
+        Self {
+            servers,
+            namespace,
+            tls_ca: None,
+        }
+    }
+
+    fn needs_tls(&self) -> bool {
+        let mut addresses = self.servers.split(',');
+        self.tls_ca.is_some() || addresses.any(|address| address.trim().starts_with("tls://"))
+    }
+}
+
+impl fmt::Debug for FleetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FleetAddress")
+            .field("servers", &without_password(&self.servers))
+            .field("namespace", &self.namespace)
+            .field("tls_ca", &self.tls_ca)
+            .finish()
+    }
+}
 
 /// A connection to a fleet. Clones share it.
 ///
@@ -31,6 +75,8 @@ pub struct Fleet {
     pub(super) gate: SleepGate,
     /// When the present connection was made, in milliseconds of the clock.
     connected: Arc<AtomicU64>,
+    /// The newest message of the server that it refused an operation to this user.
+    refused: watch::Receiver<Option<String>>,
 }
 
 impl fmt::Debug for Fleet {
@@ -43,18 +89,17 @@ impl fmt::Debug for Fleet {
 }
 
 impl Fleet {
-    /// Connects to the fleet `namespace` at a server address such as `nats://user:password@host:4222`, in which special characters are percent-encoded.
-    /// Several addresses are separated by commas; the first user and password are used for all. The waits of this connection end when `gate` shuts
-    /// down.
+    /// Connects to a fleet. The waits of this connection end when `gate` shuts down.
     ///
     /// # Errors
-    /// [`Error::is_unavailable`] if the server can't be reached within five seconds, [`Error::is_usage`] for a bad namespace or address,
-    /// [`Error::is_unsupported`] for a WebSocket, and if the server is older than version 2.12.
+    /// [`Error::is_unavailable`] if the server can't be reached within five seconds, [`Error::is_usage`] for a bad namespace or address, and for a file of
+    /// certificates that can't be used; [`Error::is_unsupported`] for a WebSocket, and if the server is older than version 2.12.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
-    pub async fn connect(servers: &str, namespace: &str, gate: SleepGate) -> Result<Self, Error> {
-        let names = Names::new(namespace)?;
+    pub async fn connect(address: &FleetAddress, gate: SleepGate) -> Result<Self, Error> {
+        let names = Names::new(&address.namespace)?;
+        let servers = address.servers.as_str();
         if servers.contains("ws://") || servers.contains("wss://") {
             return Err(Kind::Unsupported {
                 what: "a connection by WebSocket",
@@ -64,7 +109,10 @@ impl Fleet {
         }
         let connected = Arc::new(AtomicU64::new(now().as_millis()));
         let changed = Arc::clone(&connected);
-        let options = ConnectOptions::new()
+        let (refuse, refused) = watch::channel(None);
+        let mut options = ConnectOptions::new()
+            // The server can name other servers of its cluster, without the scheme of this address.
+            .require_tls(address.needs_tls())
             .name("rlm")
             .connection_timeout(CONNECT)
             .request_timeout(Some(ANSWER))
@@ -74,14 +122,26 @@ impl Fleet {
                 (RECONNECT / 10).saturating_mul(attempt).min(RECONNECT)
             })
             .event_callback(move |event| {
-                if matches!(event, Event::Connected) {
-                    changed.store(now().as_millis(), Ordering::Relaxed);
+                match event {
+                    Event::Connected => changed.store(now().as_millis(), Ordering::Relaxed),
+                    Event::ServerError(ServerError::Other(text)) if is_refusal(&text) => {
+                        refuse.send_replace(Some(text));
+                    }
+                    _ => {}
                 }
                 std::future::ready(())
             });
-        let failed = |cause: async_nats::ConnectError| Kind::Connect {
-            server: without_password(servers),
-            cause: cause.into(),
+        if let Some(path) = &address.tls_ca {
+            expect_certificates(path)?;
+            options = options.add_root_certificates(path.clone());
+        }
+        let failed = |cause: async_nats::ConnectError| {
+            let (server, text) = (without_password(servers), cause.to_string());
+            let cause = cause.into();
+            match text.contains("certificate") {
+                true => Kind::Certificate { server, cause },
+                false => Kind::Connect { server, cause },
+            }
         };
         let addresses = servers.split(',').map(|address| address.trim().parse());
         let addresses: Vec<ServerAddr> =
@@ -92,10 +152,13 @@ impl Fleet {
                     cause: e.into(),
                 })?;
         // The client library ignores the user in an address.
-        let options = match addresses.iter().find_map(login) {
-            Some((user, password)) => options.user_and_password(user, password),
-            None => options,
-        };
+        if let Some((user, password)) = addresses.iter().find_map(login) {
+            if is_plain(&user) {
+                // So the permissions of a server can keep the answers to one user from the others.
+                options = options.custom_inbox_prefix(format!("_INBOX.{user}"));
+            }
+            options = options.user_and_password(user, password);
+        }
         let client = options.connect(addresses).await.map_err(failed)?;
         if !client.is_server_compatible(2, 12, 0) {
             let found = client.server_info().version;
@@ -108,7 +171,39 @@ impl Fleet {
             names,
             gate,
             connected,
+            refused,
         })
+    }
+
+    /// Waits for an operation on this fleet. If the server refuses a part of it to the user of this connection, the error names the missing permission.
+    /// The operation alone would get no answer, and try again.
+    ///
+    /// # Errors
+    /// Those of the operation, and [`Error::is_refused`].
+    ///
+    /// # Cancel safety
+    /// That of the operation. A refused operation is dropped.
+    pub async fn permitted<T>(
+        &self,
+        operation: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let mut refused = self.refused.clone();
+        refused.mark_unchanged();
+        let mut operation = std::pin::pin!(operation);
+        tokio::select! {
+            biased;
+            done = &mut operation => return done,
+            Ok(()) = refused.changed() => {}
+        }
+        // The operation may not need the refused part.
+        tokio::select! {
+            biased;
+            done = &mut operation => done.map_err(|e| match e.is_unavailable() {
+                true => refusal(&refused),
+                false => e,
+            }),
+            () = self.sleep_until(now() + REFUSAL) => Err(refusal(&refused)),
+        }
     }
 
     /// Returns when the present connection was made.
@@ -142,6 +237,27 @@ impl Fleet {
         let time: Duration = at.since(now());
         let _woken_or_over = self.gate.sleep(time).await;
     }
+}
+
+/// Returns whether a message of the server says that it refused an operation to the user.
+fn is_refusal(text: &str) -> bool {
+    text.to_lowercase().contains("permissions violation")
+}
+
+fn refusal(refused: &watch::Receiver<Option<String>>) -> Error {
+    let message = refused.borrow().clone().unwrap_or_default();
+    Kind::Refused { message }.into()
+}
+
+/// Fails if a file has no certificate. The client library takes such a file for no authority at all.
+fn expect_certificates(path: &Path) -> Result<(), Error> {
+    let why = match std::fs::read_to_string(path) {
+        Ok(text) if text.contains("-----BEGIN CERTIFICATE-----") => return Ok(()),
+        Ok(_) => "it has no certificate as PEM".into(),
+        Err(e) => e.to_string(),
+    };
+    let path = path.display().to_string();
+    Err(Kind::CertificateFile { path, why }.into())
 }
 
 /// Returns the user and the password of an address, without the percent signs of a URL.

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
 use rlm_store::RunId;
+use uuid::Uuid;
 
 use super::error::{Error, Kind};
 
@@ -34,9 +37,14 @@ impl fmt::Display for Pool {
     }
 }
 
-fn check(what: &'static str, name: &str) -> Result<(), Error> {
+/// Returns whether a name can be a part of a subject, and is not too long.
+pub(super) fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    match (1..=64).contains(&name.len()) && name.chars().all(plain) {
+    (1..=64).contains(&name.len()) && name.chars().all(plain)
+}
+
+fn check(what: &'static str, name: &str) -> Result<(), Error> {
+    match is_plain(name) {
         true => Ok(()),
         false => Err(Kind::Name {
             what,
@@ -70,6 +78,14 @@ impl Names {
 
     pub(super) fn blobs(&self) -> String {
         format!("{}-blobs", self.namespace)
+    }
+
+    /// Returns the stream of the object store, and the subject there that says whether it has an object of this name.
+    pub(super) fn object(&self, name: &str) -> (String, String) {
+        let bucket = self.blobs();
+        // The client library writes names so.
+        let encoded = URL_SAFE.encode(name);
+        (format!("OBJ_{bucket}"), format!("$O.{bucket}.M.{encoded}"))
     }
 
     pub(super) fn settings(&self) -> String {
@@ -158,6 +174,19 @@ impl Names {
         Ok(format!("{}.live.{run}", self.namespace))
     }
 
+    /// Returns a new subject for the responses of the process of a run. It is no inbox: a worker should not be permitted to write to inboxes, in which
+    /// clients expect the server.
+    pub(super) fn new_reply(&self) -> String {
+        format!("{}.reply.{}", self.namespace, Uuid::new_v4().simple())
+    }
+
+    /// Returns whether a subject is one for responses. A request must not make the process of a run publish anywhere else.
+    pub(super) fn is_reply(&self, subject: &str) -> bool {
+        let id = subject.strip_prefix(&self.namespace);
+        id.and_then(|rest| rest.strip_prefix(".reply."))
+            .is_some_and(is_plain)
+    }
+
     /// Returns the subject of a worker.
     pub(super) fn worker(&self, worker: &str) -> Result<String, Error> {
         check("worker", worker)?;
@@ -189,5 +218,22 @@ mod tests {
         let subject = names.work_of(&pool, &run).unwrap();
         assert_eq!(subject, "rlm.work.big.fix_auth-7");
         assert_eq!(run_of(&subject), Some(run));
+    }
+
+    #[test]
+    fn only_a_subject_for_responses_gets_responses() {
+        let names = Names::new("rlm").unwrap();
+        assert!(names.is_reply(&names.new_reply()));
+        for other in [
+            "",
+            "rlm.reply.",
+            "rlm.reply.a.b",
+            "rlm.reply.*",
+            "rlm2.reply.a",
+            "rlm.run.a",
+            "_INBOX.a",
+        ] {
+            assert!(!names.is_reply(other), "{other}");
+        }
     }
 }

@@ -43,6 +43,9 @@ impl Fleet {
     pub async fn remove(&self, run: &RunId) -> Result<Removed, Error> {
         let journal = RunJournal::new(self, run).await?;
         let last = self.last_known(run).await?;
+        let (mut references, mut seen) = (References::new(), 0);
+        // Before the record of the removal, because a user that may not remove runs may not read this either.
+        self.add_references(&mut references, &mut seen).await?;
         let mut end = last.facts.seq;
         match last.facts.kind {
             RecordKind::Remove => {}
@@ -58,7 +61,6 @@ impl Fleet {
                 return Err(Kind::NotOver { run }.into());
             }
         }
-        let (mut references, mut seen) = (References::new(), 0);
         self.add_references(&mut references, &mut seen).await?;
         let own: Vec<String> = { references.iter() }
             .filter(|(_, runs)| runs.contains(run))
@@ -140,9 +142,15 @@ impl Fleet {
     async fn delete_object(&self, name: &str) -> Result<bool, Error> {
         let store = self.objects().await?;
         match store.delete(name).await {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == DeleteErrorKind::NotFound => Ok(false),
-            Err(e) => Err(Error::unavailable("remove an object", e)),
+            Ok(()) => {}
+            Err(e) if e.kind() == DeleteErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(Error::unavailable("remove an object", e)),
         }
+        // The deletion leaves a message. With it, the next `put` of the same bytes would remove chunks, and only an operator may do that.
+        let (stream, subject) = self.names.object(name);
+        let stream = self.stream(stream).await?;
+        let purged = stream.purge().filter(subject).await;
+        purged.map_err(|e| Error::unavailable("remove an object", e))?;
+        Ok(true)
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::clock::now;
 use super::error::{Error, Kind};
-use super::fleet::Fleet;
+use super::fleet::{Fleet, FleetAddress};
 use super::journal::{RunJournal, RunRecord, append_error};
 use super::objects::ObjectId;
 use super::record::{Code, Meta, RunSummary, StoredRecord, completed, progress};
@@ -33,12 +33,10 @@ pub type BundleCode = Box<
 >;
 
 /// The facts that a process needs to save a claimed run. The worker that claimed the run passes it to that process.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplicaStart {
-    /// The addresses of the servers, perhaps with a password.
-    pub servers: String,
-    /// The namespace of the fleet.
-    pub namespace: String,
+    /// The fleet. Its address can have a password.
+    pub fleet: FleetAddress,
     /// The run.
     pub run: RunId,
     /// The epoch of the claim.
@@ -57,17 +55,6 @@ pub struct ReplicaStart {
     pub resumed_at: u64,
     /// The time in which a save must be confirmed. The lease is long enough: a worker that loses its connection kills the process earlier.
     pub give_up: Duration,
-}
-
-impl fmt::Debug for ReplicaStart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address can have a password.
-        f.debug_struct("ReplicaStart")
-            .field("run", &self.run)
-            .field("epoch", &self.epoch)
-            .field("claim", &self.claim)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The saves of a claimed run go to the fleet. Each is an append directly after the last record of this claim.
@@ -327,7 +314,7 @@ async fn serve(
 
 impl Saves {
     async fn open(start: &ReplicaStart, gate: SleepGate) -> Result<Self, Error> {
-        let fleet = Fleet::connect(&start.servers, &start.namespace, gate).await?;
+        let fleet = Fleet::connect(&start.fleet, gate).await?;
         let journal = RunJournal::new(&fleet, &start.run).await?;
         let run = || start.run.to_string();
         let last = { journal.last().await? }.ok_or_else(|| Kind::NoRun { run: run() })?;

@@ -26,8 +26,6 @@ use crate::times::{ANSWER, OWNER_ANSWER, RECORD};
 const REPLY: &str = "Rlm-Reply";
 /// The time for which the sender of a request waits for responses, in milliseconds.
 const WAIT: &str = "Rlm-Wait-Ms";
-/// The beginning of each subject for responses. A request must not make the owner of a run publish anywhere else.
-const INBOX: &str = "_INBOX.";
 /// The number of response lines that can wait for the connection.
 const LINES: usize = 64;
 /// The longest time for which an owner responds to one message.
@@ -97,9 +95,9 @@ impl Fleet {
         wait: Duration,
     ) -> Result<RecordedRequest, Error> {
         self.last(run).await?;
-        let inbox = self.client.new_inbox();
-        let responses = self.listen(inbox.clone()).await?;
-        let number = self.publish_request(run, line, &inbox, wait).await?;
+        let reply = self.names.new_reply();
+        let responses = self.listen(reply.clone()).await?;
+        let number = self.publish_request(run, line, &reply, wait).await?;
         let owner = self.wake_owner(run).await?;
         Ok(RecordedRequest {
             number,
@@ -123,14 +121,14 @@ impl Fleet {
         wait: Duration,
     ) -> Result<Option<(Vec<u8>, Responses)>, Error> {
         let failed = |cause: async_nats::Error| Error::unavailable("ask the worker", cause);
-        let inbox = self.client.new_inbox();
-        let mut responses = self.listen(inbox.clone()).await?;
+        let reply = self.names.new_reply();
+        let mut responses = self.listen(reply.clone()).await?;
         let mut headers = HeaderMap::new();
         headers.insert(WAIT, wait.as_millis().to_string());
         let subject = self.names.live(run)?;
         let sent = self
             .client
-            .publish_with_reply_and_headers(subject, inbox, headers, line.into());
+            .publish_with_reply_and_headers(subject, reply, headers, line.into());
         sent.await.map_err(|e| failed(e.into()))?;
         let next = std::future::poll_fn(|cx| std::pin::Pin::new(&mut responses).poll_next(cx));
         match tokio::time::timeout(OWNER_ANSWER, next).await {
@@ -151,7 +149,7 @@ impl Fleet {
         &self,
         run: &RunId,
         line: Vec<u8>,
-        inbox: &str,
+        reply: &str,
         wait: Duration,
     ) -> Result<u64, Error> {
         let (subject, line) = (self.names.request(run)?, Bytes::from(line));
@@ -161,7 +159,7 @@ impl Fleet {
             let publish = PublishMessage::build()
                 .payload(line.clone())
                 .message_id(&id)
-                .header(REPLY, inbox)
+                .header(REPLY, reply)
                 .header(WAIT, wait.as_millis().to_string());
             let answered = self.publish(subject.clone(), publish).await;
             let cause = match answered {
@@ -438,7 +436,7 @@ impl ResponseTasks {
     /// Begins to send response lines to a subject. An empty message follows the last line.
     fn begin(&self, fleet: &Fleet, reply: Option<String>) -> mpsc::Sender<Vec<u8>> {
         let (to, mut lines) = mpsc::channel::<Vec<u8>>(LINES);
-        let Some(reply) = reply.filter(|reply| reply.starts_with(INBOX)) else {
+        let Some(reply) = reply.filter(|reply| fleet.names.is_reply(reply)) else {
             return to;
         };
         let (client, running) = (fleet.client.clone(), self.is_running.clone());

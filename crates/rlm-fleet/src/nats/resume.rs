@@ -92,6 +92,7 @@ impl Fleet {
             }
             _ => {}
         }
+        self.expect_queue(&last, run).await?;
         let epoch = last.facts.epoch.saturating_add(1);
         let kind = RecordKind::Unpark;
         let mut record = RunRecord::after(&last, epoch, kind, kind.stalled(last.facts.stalled));

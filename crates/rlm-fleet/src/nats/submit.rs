@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use futures_core::Stream as _;
 use rlm_store::RunId;
@@ -62,6 +63,7 @@ impl Fleet {
     /// After a dropped future the run is in the fleet, or not. To submit it again is safe.
     pub async fn submit(&self, new: NewRun) -> Result<Submitted, Error> {
         self.lease_of(&new.pool).await?;
+        self.expect_queue_in(&new.pool, &new.run).await?;
         let journal = RunJournal::new(self, &new.run).await?;
         let last = journal.last().await?;
         if let Some(last) = last {
@@ -114,6 +116,36 @@ impl Fleet {
         }
     }
 
+    /// Fails if the server does not let this user queue a run with this record.
+    pub(super) async fn expect_queue(
+        &self,
+        record: &StoredRecord,
+        run: &RunId,
+    ) -> Result<(), Error> {
+        match &record.meta.pool {
+            Some(pool) => self.expect_queue_in(&pool.parse()?, run).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the server does not let this user queue a run. So no user adds a record that asks for a worker, and can't queue the run then.
+    async fn expect_queue_in(&self, pool: &Pool, run: &RunId) -> Result<(), Error> {
+        let subject = self.names.work_of(pool, run)?;
+        // No queue has so many messages, so the server refuses this one after it has checked the user.
+        let publish = PublishMessage::build().expected_last_sequence(u64::MAX >> 2);
+        let answered = self.publish(subject, publish).await;
+        match answered {
+            Err(e) if e.kind() == PublishErrorKind::WrongLastSequence => Ok(()),
+            // The queue has the run already.
+            Err(e) if e.to_string().contains(TOO_MANY) => Ok(()),
+            Err(e) => Err(Error::unavailable("queue the run", e)),
+            Ok(_) => Err(Error::unavailable(
+                "queue the run",
+                "the queue took an empty message",
+            )),
+        }
+    }
+
     /// Adds the message of a run to the queue of its pool. Tries again for as long as a submit may take.
     async fn publish_work(&self, pool: &Pool, run: &RunId) -> Result<(), Error> {
         let until = now() + SUBMIT;
@@ -129,7 +161,6 @@ impl Fleet {
 
     /// Adds the message of a run to the queue of its pool. If the queue has it already, the server refuses the second.
     async fn try_publish_work(&self, pool: &Pool, run: &RunId) -> Result<(), Error> {
-        use async_nats::jetstream::context::PublishErrorKind;
         let subject = self.names.work_of(pool, run)?;
         let text = json!({"v": 1, "run": run}).to_string();
         let publish = PublishMessage::build().payload(text.into());

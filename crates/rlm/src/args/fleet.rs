@@ -136,6 +136,16 @@ pub(crate) struct FleetServerArgs {
             then better given in the variable [default: RLM_FLEET_NATS, or nats://127.0.0.1:4222]"
     )]
     pub(crate) servers: String,
+    /// The certificates of a private authority that signed those of the servers
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "RLM_FLEET_TLS_CA",
+        hide_env = true,
+        long_help = "The certificates of a private authority that signed those of the servers, as PEM; a server without TLS is refused then [default: \
+            RLM_FLEET_TLS_CA, or the authorities of the system]"
+    )]
+    pub(crate) tls_ca: Option<PathBuf>,
     /// The name of the fleet, if several use one server
     #[arg(
         long,

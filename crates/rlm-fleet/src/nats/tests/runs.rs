@@ -109,8 +109,7 @@ pub(super) async fn open(server: &Server, claimed: &Claimed) -> Opened {
     let epoch = claimed.epoch();
     let unpacked = project.unpack_claimed(&run(), epoch, from).unwrap();
     let start = ReplicaStart {
-        servers: server.address(),
-        namespace: "test".into(),
+        fleet: FleetAddress::new(server.address(), "test"),
         run: run(),
         epoch,
         claim: claimed.seq(),
@@ -325,8 +324,7 @@ async fn fenced_process_saves_nothing() {
     assert_eq!((last.facts.epoch, last.facts.kind), (2, RecordKind::Claim));
     // A process of the old claim can't even begin.
     let start = ReplicaStart {
-        servers: server.address(),
-        namespace: "test".into(),
+        fleet: FleetAddress::new(server.address(), "test"),
         run: run(),
         epoch: 1,
         claim: second.seq() - 1,

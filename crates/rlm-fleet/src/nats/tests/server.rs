@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::nats::{Fleet, FleetOptions};
+use crate::nats::{Fleet, FleetAddress, FleetOptions};
 
 /// Ten times the longest time that one step of a test takes.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
@@ -103,7 +103,7 @@ impl Server {
 pub(super) async fn connect(address: &str) -> Fleet {
     let begun = Instant::now();
     loop {
-        match Fleet::connect(address, "test", SleepGate::new()).await {
+        match Fleet::connect(&FleetAddress::new(address, "test"), SleepGate::new()).await {
             Ok(fleet) => return fleet,
             Err(e) => assert!(begun.elapsed() < DEADLINE, "{e}"),
         }

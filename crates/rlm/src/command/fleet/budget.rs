@@ -7,7 +7,7 @@ use rlm_fleet::nats::{Budget, BudgetPeriod};
 use rlm_text::money;
 use serde_json::json;
 
-use super::server::connect;
+use super::server::on_fleet;
 use crate::args::{FleetBudgetArgs, FleetBudgetCommand};
 use crate::exit::{Code, Failure};
 use crate::session::Session;
@@ -20,18 +20,15 @@ pub(crate) fn execute(args: FleetBudgetArgs) -> Result<ExitCode, Failure> {
             let per: BudgetPeriod =
                 { args.per.parse() }.map_err(|e| Failure::usage(format!("--per: {e}")))?;
             let limit = args.limit.0;
-            let (budget, state) = session.block_on(async {
-                let fleet = connect(&args.server, &session).await?;
+            let (budget, state) = on_fleet(&args.server, &session, async |fleet| {
                 fleet.set_budget(Budget { limit, per }).await?;
                 fleet.budget().await
             })?;
             (budget, state, false)
         }
         FleetBudgetCommand::Show(args) => {
-            let (budget, state) = session.block_on(async {
-                let fleet = connect(&args.server, &session).await?;
-                fleet.budget().await
-            })?;
+            let (budget, state) =
+                on_fleet(&args.server, &session, async |fleet| fleet.budget().await)?;
             (budget, state, args.json)
         }
     };

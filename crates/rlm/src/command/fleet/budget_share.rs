@@ -29,7 +29,7 @@ pub(super) async fn share(
     // Earlier claims counted the cost so far.
     let counted = view.borrow().head.usage.cost_microusd;
     let connect = async || {
-        let fleet = Fleet::connect(&start.servers, &start.namespace, gate.clone()).await?;
+        let fleet = Fleet::connect(&start.fleet, gate.clone()).await?;
         let changes = fleet.budget_changes().await?;
         Ok::<_, FleetError>((fleet, changes))
     };

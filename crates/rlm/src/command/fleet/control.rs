@@ -1,21 +1,21 @@
 //! The commands for a live run, for a run of the fleet: they record a request on the server, and print the responses of the worker that owns the run.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cancellable_sleep::SleepGate;
 use loop_runner::control::{self, EndReport, Response, Status};
 use loop_state::{Request, RuleChange, StopTiming, Timestamp, times};
-use rlm_fleet::nats::{Fleet, OwnerState, QueuedStop, RunRow, StoredRecord};
+use rlm_fleet::nats::{Fleet, FleetAddress, OwnerState, QueuedStop, RunRow, StoredRecord};
 use rlm_store::{Project, RunId, RunState};
 use rlm_text::duration;
 use rlm_text::escape::plain;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::server::connect;
+use super::server::on_fleet;
 use super::show::RowView;
 use crate::args::{FleetDrainArgs, FleetResumeArgs, LogsArgs, StopArgs};
 use crate::command::live::{self, DEFAULT_WAIT};
@@ -29,6 +29,8 @@ use crate::{hint, output, render};
 const SERVERS: &str = "RLM_FLEET_NATS";
 /// The namespace of the fleet.
 const NAMESPACE: &str = "RLM_FLEET_NAMESPACE";
+/// The certificates of the authorities of its servers.
+const TLS_CA: &str = "RLM_FLEET_TLS_CA";
 /// The shortest time for the first response.
 const FIRST: Duration = Duration::from_secs(5);
 /// The time for which the owner of a run reports a stop.
@@ -82,7 +84,13 @@ impl FleetRun {
         let Ok(run) = name.parse::<RunId>() else {
             return Ok(None);
         };
-        match Self::open(&servers, run) {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let namespace = variable(NAMESPACE).unwrap_or_else(|| "rlm".into());
+        let address = FleetAddress {
+            tls_ca: variable(TLS_CA).map(PathBuf::from),
+            ..FleetAddress::new(servers, namespace)
+        };
+        match Self::open(&address, run) {
             Ok(found) => Ok(Some(found)),
             Err(mut failure) => {
                 // Both are places in which the person may have expected the run.
@@ -92,17 +100,16 @@ impl FleetRun {
         }
     }
 
-    fn open(servers: &str, run: RunId) -> Result<Self, Failure> {
+    fn open(address: &FleetAddress, run: RunId) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|e| Failure::failed(format!("can't start the async runtime: {e}")))?;
-        let namespace = std::env::var(NAMESPACE).unwrap_or_else(|_| "rlm".into());
         // A signal ends the command at once, so nothing shuts this gate.
         let gate = SleepGate::from_token(CancellationToken::new());
         let (fleet, last) = runtime.block_on(async {
-            let fleet = Fleet::connect(servers, &namespace, gate.clone()).await?;
-            let last = fleet.last(&run).await?;
+            let fleet = Fleet::connect(address, gate.clone()).await?;
+            let last = fleet.permitted(fleet.last(&run)).await?;
             Ok::<_, rlm_fleet::nats::Error>((fleet, last))
         })?;
         Ok(Self {
@@ -175,7 +182,7 @@ impl FleetRun {
             let sent = self
                 .fleet
                 .record_request(&self.run, line, report.max(FIRST));
-            let mut sent = sent.await?;
+            let mut sent = self.fleet.permitted(sent).await?;
             if sent.owner == OwnerState::None {
                 return Ok(Asked::NoOwner(sent.number));
             }
@@ -228,7 +235,8 @@ impl FleetRun {
         self.refuse_ended()?;
         let when = args.after.unwrap_or_default();
         if args.now || when == StopTiming::Now {
-            let stopped = self.runtime.block_on(self.fleet.stop_queued(&self.run))?;
+            let stop = self.fleet.stop_queued(&self.run);
+            let stopped = self.runtime.block_on(self.fleet.permitted(stop))?;
             if let QueuedStop::Ended(last) = stopped {
                 render::print(args.json, &self.row(*last));
                 return Ok(Code::Done.into());
@@ -293,8 +301,8 @@ impl FleetRun {
     /// Lets a worker continue the run: ends its pause, or queues an ended or parked run again, with changes of its limits.
     pub(crate) fn resume(&self, changes: &[RuleChange], json: bool) -> Result<ExitCode, Failure> {
         if self.last.is_over() || self.last.is_queued() {
-            self.runtime
-                .block_on(self.fleet.resume(&self.run, changes))?;
+            let resume = self.fleet.resume(&self.run, changes);
+            self.runtime.block_on(self.fleet.permitted(resume))?;
             let last = self.runtime.block_on(self.fleet.last(&self.run))?;
             render::print(json, &self.row(last));
             return Ok(Code::Done.into());
@@ -312,7 +320,8 @@ impl FleetRun {
     pub(crate) fn status(&self, json: bool, alive: bool) -> Result<ExitCode, Failure> {
         let asked = self.runtime.block_on(async {
             let line = control::status_line();
-            self.fleet.query(&self.run, line, FIRST).await
+            let query = self.fleet.query(&self.run, line, FIRST);
+            self.fleet.permitted(query).await
         });
         let silent = asked.as_ref().err().map(ToString::to_string);
         let answer = asked.ok().flatten();
@@ -418,8 +427,7 @@ pub(super) fn resume(args: &FleetResumeArgs) -> Result<ExitCode, Failure> {
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     live::refuse_own_agent(&args.run)?;
     let session = Session::begin(true, false)?;
-    let last = session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
+    let last = on_fleet(&args.server, &session, async |fleet| {
         fleet.resume(&args.run, &changes).await?;
         fleet.last(&args.run).await
     });
@@ -444,8 +452,7 @@ fn with_hint(mut failure: Failure, run: &RunId, rlm: &str) -> Failure {
 /// `rlm fleet drain`.
 pub(super) fn drain(args: &FleetDrainArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
+    on_fleet(&args.server, &session, async |fleet| {
         fleet.drain(&args.worker).await
     })?;
     output::line(&format!(

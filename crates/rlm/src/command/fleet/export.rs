@@ -7,7 +7,7 @@ use rlm_fleet::nats::ReturnedRun;
 use rlm_store::{Project, WorkingTreeLock};
 use rlm_text::escape::plain;
 
-use super::server::connect;
+use super::server::on_fleet;
 use super::submit::code;
 use super::worker::{check_out, replicated};
 use crate::args::{FleetExportArgs, FleetImportArgs};
@@ -32,8 +32,7 @@ pub(super) fn export(directory: &Path, args: &FleetExportArgs) -> Result<ExitCod
         )));
     }
     let session = Session::begin(true, false)?;
-    let exported = session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
+    let exported = on_fleet(&args.server, &session, async |fleet| {
         fleet.export(&args.run, &machine()).await
     })?;
     let shown = place.clone();
@@ -77,8 +76,7 @@ pub(super) fn import(directory: &Path, args: &FleetImportArgs) -> Result<ExitCod
         base,
         code: Some(code),
     };
-    session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
+    on_fleet(&args.server, &session, async |fleet| {
         fleet.import(&run, returned).await
     })?;
     drop(lock);

@@ -12,7 +12,7 @@ use rlm_text::escape::plain;
 use rlm_text::money;
 use serde_json::{Value, json};
 
-use super::server::connect;
+use super::server::on_fleet;
 use crate::args::{FleetFetchArgs, FleetPsArgs, FleetRemoveArgs, FleetWaitArgs};
 use crate::exit::{Code, Failure};
 use crate::session::Session;
@@ -20,10 +20,7 @@ use crate::{hint, output, render};
 
 pub(crate) fn ps(args: &FleetPsArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let rows = session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
-        fleet.runs().await
-    })?;
+    let rows = on_fleet(&args.server, &session, async |fleet| fleet.runs().await)?;
     if rows.is_empty() && !args.json {
         let rlm = hint::program_command();
         anstream::eprintln!("the fleet has no run; to submit one: {rlm} fleet run --help");
@@ -39,8 +36,7 @@ pub(crate) fn ps(args: &FleetPsArgs) -> Result<ExitCode, Failure> {
 
 pub(crate) fn wait(args: &FleetWaitArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let last = session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
+    let last = on_fleet(&args.server, &session, async |fleet| {
         fleet.wait(&args.run).await
     })?;
     let (run, code) = (args.run.clone(), code_of(&last));
@@ -69,8 +65,7 @@ fn code_of(last: &StoredRecord) -> Code {
 
 pub(crate) fn fetch(directory: &Path, args: &FleetFetchArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let code = session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
+    let code = on_fleet(&args.server, &session, async |fleet| {
         fleet.code(&args.run).await
     })?;
     let Some(code) = code else {
@@ -91,8 +86,7 @@ pub(crate) fn fetch(directory: &Path, args: &FleetFetchArgs) -> Result<ExitCode,
 
 pub(crate) fn remove(args: &FleetRemoveArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let removed = session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
+    let removed = on_fleet(&args.server, &session, async |fleet| {
         fleet.remove(&args.run).await
     })?;
     let Removed { records, objects } = removed;

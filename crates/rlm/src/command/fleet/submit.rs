@@ -7,7 +7,7 @@ use loop_runner::Runner;
 use rlm_fleet::nats::{Asset, AssetState, FleetOptions, NewRun, RunSummary, Submitted};
 use rlm_store::{Project, PromptSource, RunId, Settings, WorkingTreeLock, state_dir};
 
-use super::server::connect;
+use super::server::on_fleet;
 use crate::args::{FleetInitArgs, FleetRunArgs, RunArgs};
 use crate::command::run::new_id;
 use crate::config::{self, Layers};
@@ -26,8 +26,7 @@ pub(crate) fn init(args: &FleetInitArgs) -> Result<ExitCode, Failure> {
         pools: pools.collect::<Result<_, _>>()?,
     };
     let session = Session::begin(true, false)?;
-    let assets = session.block_on(async {
-        let fleet = connect(&args.server, &session).await?;
+    let assets = on_fleet(&args.server, &session, async |fleet| {
         fleet.init(&options).await
     })?;
     for Asset { name, state } in assets {
@@ -73,10 +72,7 @@ pub(crate) fn execute(directory: &Path, args: FleetRunArgs) -> Result<ExitCode, 
         code: Some((commit, bundle)),
         summary: RunSummary::of(&head),
     };
-    let submitted = session.block_on(async {
-        let fleet = connect(&server, &session).await?;
-        fleet.submit(new).await
-    });
+    let submitted = on_fleet(&server, &session, async |fleet| fleet.submit(new).await);
     let submitted = submitted.map_err(|e| match e.is_unavailable() {
         // Under its name, it stays one run.
         true => Failure::failed(format!("{e}; to submit the same run: --run-id {name}")),

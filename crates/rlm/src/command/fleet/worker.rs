@@ -21,6 +21,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::budget;
+use super::server::address;
 use super::show::describe;
 use super::work::WorkSpec;
 use crate::args::{FLEET_WORK, FleetServerArgs, FleetWorkerArgs};
@@ -58,11 +59,10 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
     let gate = SleepGate::from_token(over.clone());
     let shutdown = CancellationToken::new();
     session.run_until_shutdown(&shutdown, async {
-        let fleet =
-            Fleet::connect(&args.server.servers, &args.server.namespace, gate.clone()).await?;
+        let fleet = Fleet::connect(&address(&args.server), gate.clone()).await?;
         // A pool that does not exist is an error now, not with each request for a run.
         for (pool, _) in &pools {
-            fleet.lease_of(pool).await?;
+            fleet.permitted(fleet.lease_of(pool)).await?;
         }
         let name = args.name.unwrap_or_else(|| pid.clone());
         for (pool, slots) in &pools {
@@ -102,12 +102,12 @@ pub(crate) fn execute(directory: &Path, args: FleetWorkerArgs) -> Result<ExitCod
             }
         }
         drop(worker);
-        tokio::select! {
-            _ = slots.join_all() => {}
+        let ends = tokio::select! {
+            ends = slots.join_all() => ends,
             never = drain => match never {},
-        }
+        };
         over.cancel();
-        Ok::<_, FleetError>(())
+        ends.into_iter().collect::<Result<(), FleetError>>()
     })?;
     Ok(Code::Done.into())
 }
@@ -171,8 +171,10 @@ struct WorkerHealth {
 }
 
 impl Worker {
-    /// Claims one run of a pool after the other until the shutdown. A run that waits, for example for a rate limit, keeps only a slot of its pool.
-    async fn serve(self, pool: Pool) {
+    /// Claims one run of a pool after the other until the shutdown. A run that waits, for example for a rate limit, keeps only a slot of its pool. Fails if
+    /// the server refuses the first request for a run to the user of this worker.
+    async fn serve(self, pool: Pool) -> Result<(), FleetError> {
+        let mut is_first = true;
         while !self.shutdown.is_cancelled() {
             self.wait_after_failed_starts().await;
             if self.is_budget_spent().await {
@@ -181,23 +183,26 @@ impl Worker {
             }
             let pulled = tokio::select! {
                 biased;
-                () = self.shutdown.cancelled() => return,
-                pulled = self.fleet.pull(&pool) => pulled,
+                () = self.shutdown.cancelled() => break,
+                pulled = self.fleet.permitted(self.fleet.pull(&pool)) => pulled,
             };
+            let is_first = std::mem::take(&mut is_first);
             let delivery = match pulled {
                 Ok(Some(delivery)) => delivery,
                 Ok(None) => continue,
+                Err(e) if e.is_refused() && is_first => return Err(e),
                 Err(e) => {
                     self.wait_after(&e).await;
                     continue;
                 }
             };
-            match delivery.decide(&self.name).await {
+            match self.fleet.permitted(delivery.decide(&self.name)).await {
                 Ok(ClaimDecision::Claimed(claimed)) => self.work(*claimed).await,
                 Ok(ClaimDecision::Over | ClaimDecision::LeftAlone) => {}
                 Err(e) => self.wait_after(&e).await,
             }
         }
+        Ok(())
     }
 
     /// Waits while this worker asks for no run because it can't start runs.
@@ -324,11 +329,10 @@ impl Worker {
 
     /// Makes the working tree of a claimed run, and starts its process; `None` if a person has requested a stop, so that nothing has to start.
     async fn start(&self, claimed: &Claimed, place: &Path) -> Result<Option<WorkProcess>, Failure> {
-        let parts = claimed.parts().await?;
+        let parts = self.fleet.permitted(claimed.parts()).await?;
         let (run, epoch) = (claimed.run().clone(), claimed.epoch());
         let start = ReplicaStart {
-            servers: self.server.servers.clone(),
-            namespace: self.server.namespace.clone(),
+            fleet: address(&self.server),
             run: run.clone(),
             epoch,
             claim: claimed.seq(),
@@ -344,7 +348,8 @@ impl Worker {
         let unpacked = spawn_blocking(move || unpack(&at, &run, epoch, parts)).await;
         let unpacked = unpacked.map_err(|e| Failure::failed(e.to_string()))??;
         let applied = unpacked.head.last_request;
-        if claimed.has_stop(applied, start.resumed_at).await? {
+        let stop = claimed.has_stop(applied, start.resumed_at);
+        if self.fleet.permitted(stop).await? {
             return Ok(None);
         }
         let spec = WorkSpec {
