@@ -30,7 +30,7 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Returns the working tree of a worker whose name begins with a run and a claim.
-    fn place(&self, worker: &str, claim: &str) -> PathBuf {
+    pub(crate) fn place(&self, worker: &str, claim: &str) -> PathBuf {
         let folder = self.scene.sandbox.path().join(worker);
         let places = fs_err::read_dir(folder).unwrap();
         let mut places = places.map(|entry| entry.unwrap());
@@ -104,7 +104,7 @@ impl Fleet {
     }
 
     /// Submits the run `r1` with the scripted agent.
-    fn submit(&self, arguments: &[&str]) {
+    pub(crate) fn submit(&self, arguments: &[&str]) {
         let agent = self.scene.agent.argv();
         self.submit_as("r1", arguments, &[&["--".into()], &agent[..]].concat());
     }
@@ -138,7 +138,7 @@ impl Fleet {
     }
 
     /// Returns the lines that all iterations wrote into the file `work`, as the commits of the fleet have them.
-    fn work(&self) -> Vec<String> {
+    pub(crate) fn work(&self) -> Vec<String> {
         self.fleet(&["fetch", "r1"]).run(LONG).expect_code(0);
         let text = self.scene.sandbox.git(&["show", "rlm/r1:work"]);
         text.lines().map(ToOwned::to_owned).collect()
@@ -151,7 +151,7 @@ impl Fleet {
     }
 
     /// Fails if an agent started while another one was alive.
-    fn expect_one_agent_at_a_time(&self) {
+    pub(crate) fn expect_one_agent_at_a_time(&self) {
         let starts = self.scene.agent.starts();
         assert!(starts.len() > 1);
         for start in starts {
@@ -160,7 +160,7 @@ impl Fleet {
     }
 
     /// Returns whether the process of an agent is alive.
-    fn is_alive(&self, start: &AgentStart) -> bool {
+    pub(crate) fn is_alive(&self, start: &AgentStart) -> bool {
         let alive = self.scene.alive();
         alive.iter().any(|process| process.pid == start.pid)
     }
@@ -173,7 +173,7 @@ fn iterations(fleet: &Fleet) -> Vec<String> {
 }
 
 /// The work of three iterations. The third start hangs, and the next one completes the third iteration.
-const HANGS: &str = "append work {start}\n@3 print ready\n@3 hang\n@5.. touch done";
+pub(crate) const HANGS: &str = "append work {start}\n@3 print ready\n@3 hang\n@5.. touch done";
 
 #[test]
 fn f1_run_of_a_fleet_ends_like_a_local_one() {

@@ -40,6 +40,7 @@ mod first_check;
 mod first_day;
 mod first_day_story;
 mod fleet;
+mod fleet_cluster;
 mod fleet_limits;
 mod fleet_many;
 mod fleet_users;
