@@ -467,3 +467,30 @@ fn expect_raw_refusals(port: u16) {
         assert_eq!(raw.refusal(format!("SUB _INBOX.{}.* 2\r\n", user.0)), None);
     }
 }
+
+#[test]
+#[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
+fn f13e_shipped_unit_of_a_worker_is_valid() {
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../deploy/rlm-fleet-worker.service"
+    );
+    let verify = std::process::Command::new("systemd-analyze")
+        .args(["verify", unit])
+        .output();
+    let Ok(verify) = verify else {
+        println!("skipped: there is no systemd-analyze");
+        return;
+    };
+    let text = String::from_utf8_lossy(&verify.stderr);
+    assert!(verify.status.success() && text.is_empty(), "{text}");
+    // Its command is one that rlm accepts, and a wrong address ends it with 1, after which systemd starts it again.
+    let unit = fs_err::read_to_string(unit).unwrap();
+    let mut lines = unit.lines();
+    let line = lines.find_map(|it| it.strip_prefix("ExecStart=/usr/bin/env rlm "));
+    let words: Vec<&str> = line.unwrap().split(' ').collect();
+    let scene = Scene::new("");
+    let rlm = scene.rlm(&words).env("RLM_FLEET_NATS", "127.0.0.1:1");
+    let refused = rlm.run(LONG).expect_code(1);
+    assert!(refused.stderr.contains("can't connect"), "{refused}");
+}
