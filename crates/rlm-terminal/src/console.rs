@@ -172,11 +172,19 @@ impl Console {
         } = log;
         let tty = terminal.tty.clone();
         let log_here = tty.is_some() && terminal.log == LogTarget::Here;
+        let after_frame = {
+            let tty = tty.clone();
+            move || {
+                if let Some(tty) = &tty {
+                    tty.frame_printed();
+                }
+            }
+        };
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let face = tty
             .as_ref()
             .filter(|_| !log_here)
-            .and_then(|_| Sink::terminal().ok());
+            .and_then(|_| Sink::terminal(after_frame.clone()).ok());
         let width = tty
             .as_ref()
             .filter(|_| log_here)
@@ -214,7 +222,7 @@ impl Console {
             editor: None,
             editor_request: None,
             kill_editor_at: None,
-            log: Sink::start(to, has_colour),
+            log: Sink::start(to, has_colour, after_frame),
             person_sink: face,
             for_log: String::new(),
             for_person: String::new(),
@@ -339,6 +347,15 @@ impl Console {
             && self.tty.as_ref().is_some_and(|tty| tty.has_unread())
     }
 
+    /// Whether the terminal may have echoed the last piece of input before the newest frame was on the screen.
+    fn was_typed_during_a_frame(&self) -> bool {
+        let screen = self.person_sink.as_ref().unwrap_or(&self.log);
+        // Ask in this order: a frame that ends in between is noted by then.
+        let is_printing = !screen.has_room();
+        let was_echoed = { self.tty.as_ref() }.is_some_and(|tty| tty.was_echoed_in_frame());
+        is_printing || was_echoed
+    }
+
     /// Whether the log has to wait, because its reader may print on the terminal while the person is prompted.
     fn must_hold_log(&self) -> bool {
         self.ui.is_prompting()
@@ -390,7 +407,10 @@ impl Console {
                 let width = self.tty.as_ref().map(|tty| tty.size().0);
                 if let Some(width) = width {
                     self.painter.resized(width);
-                    self.painter.typed(&text);
+                    match self.was_typed_during_a_frame() {
+                        true => self.painter.typed_during_a_frame(),
+                        false => self.painter.typed(&text),
+                    }
                 }
                 let view = self.view.borrow().clone();
                 self.ui.lines(

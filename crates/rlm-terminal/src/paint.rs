@@ -48,8 +48,9 @@ pub(crate) struct Painter {
     /// The number of columns of the screen.
     columns: usize,
     drawn: Rows,
-    /// The number of rows by which typed text moved the cursor down.
-    moved: usize,
+    /// The number of rows by which typed text moved the cursor down. `None` if the terminal echoed text while a frame was printed: then the text can
+    /// be above or below the live rows.
+    moved: Option<usize>,
     /// Whether another program wrote on the screen and may have left the cursor in the middle of a row.
     is_cursor_unknown: bool,
 }
@@ -61,7 +62,7 @@ impl Painter {
             resize_behavior: narrowed,
             columns: usize::MAX,
             drawn: Rows::default(),
-            moved: 0,
+            moved: Some(0),
             is_cursor_unknown: false,
         }
     }
@@ -73,22 +74,30 @@ impl Painter {
 
     /// Notes that the terminal echoed this text after the live rows.
     pub(crate) fn typed(&mut self, text: &str) {
-        let Some(last) = self.drawn.rows.last() else {
+        let (Some(last), Some(moved)) = (self.drawn.rows.last(), &mut self.moved) else {
             return;
         };
         let end = || width(&strip_str(last).to_string());
         let mut column = self.drawn.cursor.map_or_else(end, |(_, column)| column);
         for line in text.split_inclusive('\n') {
             column += width(line.trim_end_matches('\n'));
-            self.moved += column / self.columns + usize::from(line.ends_with('\n'));
+            *moved += column / self.columns + usize::from(line.ends_with('\n'));
             column = 0;
+        }
+    }
+
+    /// Notes that the terminal echoed text while a frame was printed. The next frame erases no row above the last one: an old status line may stay, but
+    /// no line of the log is lost.
+    pub(crate) fn typed_during_a_frame(&mut self) {
+        if !self.drawn.rows.is_empty() {
+            self.moved = None;
         }
     }
 
     /// Forgets the drawn rows, because another program wrote on the screen.
     pub(crate) fn forget(&mut self) {
         self.drawn = Rows::default();
-        self.moved = 0;
+        self.moved = Some(0);
         self.is_cursor_unknown = !self.dumb;
     }
 
@@ -123,7 +132,7 @@ impl Painter {
 
     /// Whether the live rows differ from the rows on the screen.
     pub(crate) fn would_draw(&self, live: &Rows) -> bool {
-        *live != self.drawn || self.moved > 0
+        *live != self.drawn || self.moved != Some(0)
     }
 
     /// Returns the bytes that print `log`, which has whole lines, above the live rows.
@@ -166,7 +175,7 @@ impl Painter {
         }
         out.push_str(self.unless_dumb(END));
         self.drawn = live.clone();
-        self.moved = 0;
+        self.moved = Some(0);
         out
     }
 
@@ -178,7 +187,7 @@ impl Painter {
     /// Whether the changes can be drawn over the old rows, so that typed text stays on the screen.
     fn can_patch(&self, live: &Rows) -> bool {
         let same = self.drawn.rows.len() == live.rows.len() && self.drawn.cursor == live.cursor;
-        let untouched = self.moved == 0 && !self.is_cursor_unknown;
+        let untouched = self.moved == Some(0) && !self.is_cursor_unknown;
         let is_broken = self.drawn.rows.iter().any(|row| self.height(row) > 1);
         same && untouched && !is_broken && live.echo && self.drawn.echo && !self.dumb
     }
@@ -206,12 +215,12 @@ impl Painter {
         };
         if self.dumb {
             return match (self.drawn.rows.len(), self.moved) {
-                (1, 0) => format!("\r{}\r", " ".repeat(width(last))),
-                (_, 0) => "\n".into(),
+                (1, Some(0)) => format!("\r{}\r", " ".repeat(width(last))),
+                (_, Some(0)) => "\n".into(),
                 _ => String::new(),
             };
         }
-        match self.above().unwrap_or(0) + self.moved {
+        match self.above().unwrap_or(0) + self.moved.unwrap_or(0) {
             0 => "\r\x1b[J".into(),
             up => format!("\r\x1b[{up}A\x1b[J"),
         }
@@ -284,12 +293,28 @@ mod tests {
     }
 
     #[test]
+    fn text_echoed_during_a_frame_erases_no_line_of_the_log() {
+        let mut painter = painter(false);
+        let status = live(&["status", ""], Some((1, 0)));
+        frame(&mut painter, "one\n", &status);
+        painter.typed_during_a_frame();
+        painter.typed("abc\n");
+        assert!(painter.would_draw(&status));
+        // The cursor is in the last row, or below it if the text was echoed after the frame.
+        assert_eq!(
+            frame(&mut painter, "two\n", &status),
+            "\r\x1b[1A\x1b[Jtwo\nstatus\n\r"
+        );
+        assert!(!painter.would_draw(&status));
+    }
+
+    #[test]
     fn colours_have_no_width() {
         let mut painter = painter(false);
         frame(&mut painter, "", &live(&["\x1b[2mstatus\x1b[0m"], None));
         painter.resized(10);
         painter.typed("abc\n");
-        assert_eq!(painter.moved, 1);
+        assert_eq!(painter.moved, Some(1));
     }
 
     #[test]
@@ -298,10 +323,10 @@ mod tests {
         frame(&mut painter, "", &live(&["status"], None));
         painter.resized(10);
         painter.typed("wraps\nonce\n");
-        assert_eq!(painter.moved, 3);
+        assert_eq!(painter.moved, Some(3));
         frame(&mut painter, "", &Rows::default());
         painter.typed("no live rows\n");
-        assert_eq!(painter.moved, 0);
+        assert_eq!(painter.moved, Some(0));
     }
 
     #[test]

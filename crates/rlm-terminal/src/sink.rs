@@ -37,14 +37,18 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    pub(crate) fn terminal() -> io::Result<Self> {
+    pub(crate) fn terminal(after_piece: impl Fn() + Send + 'static) -> io::Result<Self> {
         let terminal = Tty::reopen()?;
         let colour = AutoStream::choice(&terminal) != ColorChoice::Never;
-        Ok(Self::start(terminal, colour))
+        Ok(Self::start(terminal, colour, after_piece))
     }
 
-    /// Starts a sink with its thread.
-    pub(crate) fn start(mut to: impl Write + Send + 'static, colour: bool) -> Self {
+    /// Starts a sink with its thread, which calls `after_piece` after each piece, before there is room again.
+    pub(crate) fn start(
+        mut to: impl Write + Send + 'static,
+        colour: bool,
+        after_piece: impl Fn() + Send + 'static,
+    ) -> Self {
         let (messages, mut queued) = mpsc::unbounded_channel();
         let free = Arc::new(Semaphore::new(1));
         let written = Arc::clone(&free);
@@ -70,6 +74,7 @@ impl Sink {
                             }
                         }
                         drop(text);
+                        after_piece();
                         written.add_permits(1);
                     }
                     SinkMessage::ConfirmWritten(done) => _ = done.send(()),

@@ -54,6 +54,8 @@ pub(crate) struct Tty {
     live_rows: AtomicUsize,
     /// The number of pieces that were read, or are being read, and that the console has not handled yet.
     unread_pieces: AtomicUsize,
+    /// Whether unread input may have been echoed while a frame was printed.
+    is_echo_in_frame: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -129,6 +131,7 @@ impl Tty {
             is_rearmed: AtomicBool::new(false),
             live_rows: AtomicUsize::new(0),
             unread_pieces: AtomicUsize::new(0),
+            is_echo_in_frame: AtomicBool::new(false),
         });
         // A process has one session, and so at most one controlling terminal.
         let tty = Arc::clone(OURS.get_or_init(|| tty));
@@ -324,6 +327,21 @@ impl Tty {
         let edits_lines = !self.is_ours.load(Ordering::SeqCst);
         let typed = || wait(&[&self.fd], Duration::ZERO)[0];
         edits_lines && typed().is_some_and(|flags| flags.contains(PollFlags::IN))
+    }
+
+    /// Notes that a frame is on the screen. Input that is unread now may have been echoed before the frame, within it, or after it.
+    pub(crate) fn frame_printed(&self) {
+        if self.has_unread() {
+            self.is_echo_in_frame.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the last piece that was handled may have been echoed before the frame that is on the screen now.
+    pub(crate) fn was_echoed_in_frame(&self) -> bool {
+        match self.has_unread() {
+            true => self.is_echo_in_frame.load(Ordering::SeqCst),
+            false => self.is_echo_in_frame.swap(false, Ordering::SeqCst),
+        }
     }
 
     /// Notes that the console has received one piece of input.
