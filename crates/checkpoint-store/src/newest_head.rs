@@ -207,14 +207,19 @@ impl<'a> Window<'a> {
     /// Returns the next bytes: at least `count`, or all up to the end. `None` if the file can't be read.
     fn bytes(&mut self, count: usize) -> Option<&[u8]> {
         let left = self.limit.saturating_sub(self.position());
-        let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let count = count.min(left);
         if self.filled < self.next + count {
             self.buffer.copy_within(self.next..self.filled, 0);
             self.filled -= self.next;
             self.start += self.next as u64;
             self.next = 0;
-            if self.buffer.len() < count.max(WINDOW) {
-                self.buffer.resize(count.max(WINDOW), 0);
+            let size = count.max(WINDOW.min(left));
+            if self.buffer.len() < size {
+                // The system zeroes new memory when it is used, so an unused part costs nothing.
+                let mut larger = vec![0; size];
+                larger[..self.filled].copy_from_slice(&self.buffer[..self.filled]);
+                self.buffer = larger;
             }
         }
         while self.filled < self.next + count {
