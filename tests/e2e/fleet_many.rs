@@ -8,7 +8,7 @@ use crate::fleet::Fleet;
 use crate::scene::crash;
 
 const F9_RUNS: Effort = Effort {
-    ci: 30,
+    ci: 12,
     nightly: 300,
 };
 
@@ -18,7 +18,7 @@ fn f9_each_of_many_runs_ends_while_workers_leave_and_join() {
         return;
     };
     let runs = F9_RUNS.number() as usize;
-    // 6 slots for 30 runs, 30 for 300.
+    // 6 slots for 12 runs, 30 for 300.
     let slots = (runs / 30).max(2).to_string();
     let command = ["--", "sh", "-c", "echo step >> work"].map(Into::into);
     for run in 0..runs {
