@@ -8,6 +8,7 @@
 //! messages, deltas or tools. A turn has one [`TurnEnd`], at the exit.
 
 mod prompt;
+mod refusal;
 
 use crate::acp::gemini;
 use crate::choices::CheckedDriver;
@@ -22,9 +23,10 @@ use agent_subprocess::{
     Exit, ProcessContext, ProcessTree, ScratchFile, Signal, StdinMode, TreeCommand,
 };
 use prompt::Prompt;
+use refusal::{LastLines, Refusal};
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub(crate) const NAME: &str = "command";
 
@@ -36,6 +38,10 @@ const MAX_LINE: usize = 2 << 20;
 /// A turn is completed when the program exits with 0, failed when it exits with another code, and died when a signal killed it. After an interrupt or
 /// a stop it counts as interrupted with any exit code, because some agents then exit with 0. For a program that is called `gemini`, two exit codes
 /// have a meaning: with 42 the program refused its input, and with 53 it reached its limit of model calls.
+///
+/// If the last line of a failed program is the text with which Claude Code, Codex or Gemini CLI report a limit or an outage of their service, the turn
+/// ends with [`EndReason::RateLimited`] or [`EndReason::ServiceFailed`]. Exit code 75 (`EX_TEMPFAIL` of `sysexits.h`) asks for another try too, as a
+/// failure of the service.
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     argv: Vec<OsString>,
@@ -105,9 +111,20 @@ struct Turn {
     prompt_file: Option<ScratchFile>,
     /// Whether the exit codes are those of Gemini CLI.
     is_gemini: bool,
-    is_turn_reported: bool,
     interrupted: bool,
-    completed: bool,
+    last_lines: LastLines,
+    next: NextEvent,
+}
+
+/// The next report of a turn.
+#[derive(Debug)]
+enum NextEvent {
+    Started,
+    /// The output, and then the exit.
+    Output,
+    /// The end, after a report of its limit.
+    End(TurnEnd),
+    Nothing,
 }
 
 impl Turn {
@@ -144,36 +161,62 @@ impl Turn {
             agent,
             prompt_file,
             is_gemini,
-            is_turn_reported: false,
             interrupted: false,
-            completed: false,
+            last_lines: LastLines::default(),
+            next: NextEvent::Started,
         })
     }
 
     async fn next(&mut self) -> Option<Observation> {
-        if !self.is_turn_reported {
-            self.is_turn_reported = true;
-            let pid = self.agent.pid();
-            return Some(Event::Started { pid }.into());
-        } else if self.completed {
-            return None;
+        match &self.next {
+            NextEvent::Started => {
+                self.next = NextEvent::Output;
+                let pid = self.agent.pid();
+                return Some(Event::Started { pid }.into());
+            }
+            NextEvent::Output => {}
+            NextEvent::End(end) => {
+                let end = end.clone();
+                self.next = NextEvent::Nothing;
+                return Some(Event::TurnCompleted(end).into());
+            }
+            NextEvent::Nothing => return None,
         }
         if let Some(output) = self.agent.next_output().await {
+            self.last_lines.note(&output);
             return Some(observation(output));
         }
         let exit = self.agent.wait().await;
-        self.completed = true;
         self.prompt_file = None;
+        let refusal = self.refusal(exit);
+        let until = refusal.as_ref().and_then(|refusal| refusal.until);
         let (reason, detail) = { gemini::exit_code(exit_status(exit)) }
             .filter(|_| self.is_gemini && !self.interrupted)
+            .or_else(|| refusal.map(|Refusal { reason, detail, .. }| (reason, detail)))
             .unwrap_or_else(|| (reason(exit, self.interrupted), String::new()));
+        let limit = Event::RateLimited {
+            rejected: true,
+            resets_at: until,
+            limit: detail.clone(),
+        };
         let end = TurnEnd {
             reason,
             detail,
             exit: exit_status(exit),
             output_tail: self.agent.stderr_tail(),
         };
+        if until.is_some() {
+            self.next = NextEvent::End(end);
+            return Some(limit.into());
+        }
+        self.next = NextEvent::Nothing;
         Some(Event::TurnCompleted(end).into())
+    }
+
+    /// Returns why a failed program asks for another try.
+    fn refusal(&self, exit: Exit) -> Option<Refusal> {
+        let code = exit.code.filter(|code| *code != 0 && !self.interrupted)?;
+        self.last_lines.refusal(code, SystemTime::now())
     }
 
     async fn stop(&mut self, driver: &CommandDriver, budget: Duration) -> StopReport {

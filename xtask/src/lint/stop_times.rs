@@ -27,7 +27,14 @@ const OTHER: &[(&str, &[&str])] = &[
     ),
     (
         "agent-drivers",
-        &["FIRST_OUTPUT_TIMEOUT", "LONGEST", "OPEN", "POLL", "VERSION"],
+        &[
+            "FIRST_OUTPUT_TIMEOUT",
+            "LATEST",
+            "LONGEST",
+            "OPEN",
+            "POLL",
+            "VERSION",
+        ],
     ),
     (
         "agent-duplex",

@@ -8,7 +8,7 @@ use agent_duplex::{
     StopStage, TurnEnd,
 };
 use agent_subprocess::ProcessContext;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 fn driver(scene: &Scene, argv: &[&str]) -> CommandDriver {
     let context = ProcessContext {
@@ -69,6 +69,54 @@ async fn p50_prompt_arrives_on_standard_input() {
         (report.stage, report.to_string().as_str()),
         (StopStage::AlreadyEnded, "nothing was left")
     );
+}
+
+/// Returns the events between the start and the end of a turn, and the end.
+async fn end_of(script: &str) -> (Vec<Event>, TurnEnd) {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, &["sh", "-c", script]).await;
+    connection.send(Message::new("work")).await.unwrap();
+    let mut events = Vec::new();
+    while let Some(seen) = connection.next().await {
+        events.extend(seen.events);
+    }
+    let Some(Event::TurnCompleted(end)) = events.pop() else {
+        panic!("the turn must end with its completion: {events:?}");
+    };
+    (events.split_off(1), end)
+}
+
+#[tokio::test]
+async fn x107a_limit_in_the_last_line_of_a_failed_program_is_reported_with_its_end() {
+    let until = SystemTime::UNIX_EPOCH + Duration::from_secs(1_760_000_000);
+    let text = "Claude AI usage limit reached|1760000000";
+    let (events, end) = end_of(&format!("echo work; echo '{text}'; exit 1")).await;
+    let limit = Event::RateLimited {
+        rejected: true,
+        resets_at: Some(until),
+        limit: text.into(),
+    };
+    assert_eq!(events, [limit]);
+    assert_eq!(
+        (end.reason, end.detail.as_str()),
+        (EndReason::RateLimited, text)
+    );
+    let (events, end) = end_of("echo 'API Error: 529 {}' >&2; exit 1").await;
+    assert_eq!((events, end.reason), (vec![], EndReason::ServiceFailed));
+    assert_eq!(end_of("exit 75").await.1.reason, EndReason::ServiceFailed);
+}
+
+#[tokio::test]
+async fn x107h_words_about_limits_are_no_limit_of_a_successful_or_killed_program() {
+    let text = "echo 'Claude AI usage limit reached'";
+    for (end, reason) in [
+        ("exit 0", EndReason::Completed),
+        ("kill -9 $$", EndReason::Died),
+        ("echo and more; exit 1", EndReason::Failed),
+    ] {
+        let (events, ended) = end_of(&format!("{text}; {end}")).await;
+        assert_eq!((events, ended.reason), (vec![], reason), "{end}");
+    }
 }
 
 #[tokio::test]
