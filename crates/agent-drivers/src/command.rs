@@ -40,8 +40,8 @@ const MAX_LINE: usize = 2 << 20;
 /// have a meaning: with 42 the program refused its input, and with 53 it reached its limit of model calls.
 ///
 /// If the last line of a failed program is the text with which Claude Code, Codex or Gemini CLI report a limit or an outage of their service, the turn
-/// ends with [`EndReason::RateLimited`] or [`EndReason::ServiceFailed`]. Exit code 75 (`EX_TEMPFAIL` of `sysexits.h`) asks for another try too, as a
-/// failure of the service.
+/// ends with [`EndReason::RateLimited`] or [`EndReason::ServiceFailed`]. If that line names a full disk, or with exit code 75 (`EX_TEMPFAIL` of
+/// `sysexits.h`), it ends with [`EndReason::TemporaryFailure`].
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     argv: Vec<OsString>,

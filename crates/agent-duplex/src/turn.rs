@@ -46,6 +46,8 @@ pub enum EndReason {
     RateLimited,
     /// The service failed, and the agent gave up trying.
     ServiceFailed,
+    /// The turn failed, and another try may succeed later: the agent asks for it, or its disk is full.
+    TemporaryFailure,
     /// The agent is not logged in. Another try is useless until a person has logged in.
     NotLoggedIn,
     /// The session to resume does not exist. Another try is useless.
@@ -69,6 +71,7 @@ impl fmt::Display for EndReason {
             Self::Refused => "the model refused",
             Self::RateLimited => "the service limits the rate",
             Self::ServiceFailed => "the service failed",
+            Self::TemporaryFailure => "the turn failed, and another try may succeed",
             Self::NotLoggedIn => "the agent is not logged in",
             Self::SessionNotFound => "the session to resume does not exist",
             Self::ContextOverflow => "the conversation is too long for the model",

@@ -19,7 +19,7 @@ pub enum AgentTurnEnd {
     SessionNotFound,
     /// The agent's service refused because of a rate limit.
     RateLimited,
-    /// The agent's service failed.
+    /// The agent's service failed, or something else that another try may find repaired.
     ServiceFailed,
     /// The driver can't read what the agent sent.
     ProtocolError,

@@ -1,8 +1,9 @@
-//! The last words of a program whose service refused to work.
+//! The last words of a program that can't work now.
 //!
 //! A program in its print mode reports a limit only as text. So this module knows the texts of some agents: Claude Code 2.1.329, Codex 0.169.0 and
 //! Gemini CLI 0.61.0, and the form of older Claude Code with the end of the limit. Only the last line of a failed program counts, and only if it
-//! begins with such a text, so that words of the model or of a file don't look like a limit.
+//! begins with such a text, so that words of the model or of a file don't look like a limit. A full disk counts in the same way, wherever the line names
+//! it.
 
 use crate::convert::one_line;
 use agent_duplex::EndReason;
@@ -21,10 +22,13 @@ const LATEST: Duration = Duration::from_secs(14 * 86_400);
 /// The text before the end of a limit in seconds since 1970.
 const LIMIT_UNTIL: &str = "Claude AI usage limit reached";
 
+/// The texts of the system for a full disk and a full quota.
+const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+
 /// A reason to try again later.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// [`EndReason::RateLimited`] or [`EndReason::ServiceFailed`].
+    /// [`EndReason::RateLimited`], [`EndReason::ServiceFailed`] or [`EndReason::TemporaryFailure`].
     pub(super) reason: EndReason,
     /// The line that says so; empty if only the exit code does.
     pub(super) detail: String,
@@ -64,7 +68,7 @@ impl LastLines {
             })
         });
         let asks = Refusal {
-            reason: EndReason::ServiceFailed,
+            reason: EndReason::TemporaryFailure,
             until: None,
             detail: String::new(),
         };
@@ -73,6 +77,9 @@ impl LastLines {
 }
 
 fn reason(line: &str) -> Option<EndReason> {
+    if FULL.iter().any(|text| line.contains(text)) {
+        return Some(EndReason::TemporaryFailure);
+    }
     let text = line.strip_prefix("ERROR: ").unwrap_or(line);
     let is_limit = text.starts_with(LIMIT_UNTIL)
         || (text.starts_with("You've hit your ") && text.contains("limit"))
@@ -239,8 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn full_disk_is_worth_another_try() {
+        for line in [
+            "sh: 1: cannot create a: No space left on device",
+            "Disk quota exceeded (os error 122)",
+        ] {
+            let failed = Some((EndReason::TemporaryFailure, None));
+            assert_eq!(refusal(1, &[line]), failed, "{line}");
+        }
+    }
+
+    #[test]
     fn exit_code_75_asks_for_another_try() {
-        let failed = Some((EndReason::ServiceFailed, None));
+        let failed = Some((EndReason::TemporaryFailure, None));
         assert_eq!(refusal(75, &["mail server is down"]), failed);
         assert_eq!(refusal(74, &["mail server is down"]), None);
     }

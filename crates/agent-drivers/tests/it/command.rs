@@ -103,7 +103,10 @@ async fn x107a_limit_in_the_last_line_of_a_failed_program_is_reported_with_its_e
     );
     let (events, end) = end_of("echo 'API Error: 529 {}' >&2; exit 1").await;
     assert_eq!((events, end.reason), (vec![], EndReason::ServiceFailed));
-    assert_eq!(end_of("exit 75").await.1.reason, EndReason::ServiceFailed);
+    assert_eq!(
+        end_of("exit 75").await.1.reason,
+        EndReason::TemporaryFailure
+    );
 }
 
 #[tokio::test]

@@ -100,6 +100,7 @@ fn all() -> Vec<Event> {
         EndReason::Refused,
         EndReason::RateLimited,
         EndReason::ServiceFailed,
+        EndReason::TemporaryFailure,
         EndReason::NotLoggedIn,
         EndReason::SessionNotFound,
         EndReason::ContextOverflow,

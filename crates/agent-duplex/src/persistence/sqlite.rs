@@ -401,6 +401,7 @@ fn word(reason: EndReason) -> &'static str {
         EndReason::Refused => "refused",
         EndReason::RateLimited => "rate_limited",
         EndReason::ServiceFailed => "service_failed",
+        EndReason::TemporaryFailure => "temporary_failure",
         EndReason::NotLoggedIn => "not_logged_in",
         EndReason::SessionNotFound => "session_not_found",
         EndReason::ContextOverflow => "context_overflow",

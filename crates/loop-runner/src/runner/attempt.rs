@@ -467,7 +467,8 @@ fn kind(reason: EndReason) -> AgentTurnEnd {
         EndReason::NotLoggedIn => AgentTurnEnd::NotLoggedIn,
         EndReason::SessionNotFound => AgentTurnEnd::SessionNotFound,
         EndReason::RateLimited => AgentTurnEnd::RateLimited,
-        EndReason::ServiceFailed => AgentTurnEnd::ServiceFailed,
+        // The run waits for a full disk as for a service.
+        EndReason::ServiceFailed | EndReason::TemporaryFailure => AgentTurnEnd::ServiceFailed,
         EndReason::ProtocolError => AgentTurnEnd::ProtocolError,
         _ => AgentTurnEnd::Failed,
     }
