@@ -77,7 +77,7 @@
 //! - *Budgets* apply within a turn: the [`MachineInput::UsageReported`] that uses up a budget ends the turn, and no attempt begins while nothing is
 //!   left. [`Rules::validate`] refuses a budget if the agent doesn't report the usage that it limits.
 //! - *Rate limits.* The run waits by the caller's clock, up to [`RunLimits::wait_on_limit`] for all waits in a row. If the agent names no time, the
-//!   first wait is 30 s and each later wait is twice as long as the one before, up to 15 min. A random part of up to a fifth is added to each wait,
+//!   first wait is 5 s and each later wait is twice as long as the one before, up to 15 min. A random part of up to a fifth is added to each wait,
 //!   so that many runs do not retry at once. A wait is not a failure: the iteration keeps its number, and only a new attempt begins.
 //! - *Retries.* After [`TurnOutcome::Transient`] the machine tries again after 1, 4 and 16 s; the fourth failure of an iteration counts as one
 //!   failure.

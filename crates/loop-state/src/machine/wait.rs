@@ -17,7 +17,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The extra wait after the time that an agent names: the clock of the service may differ from ours.
 const RATE_LIMIT_MARGIN: Duration = Duration::from_secs(10);
 /// The first wait for a rate limit without a known end; each later wait in the iteration is twice as long as the one before.
-const FIRST_RATE_LIMIT_WAIT: Duration = Duration::from_secs(30);
+const FIRST_RATE_LIMIT_WAIT: Duration = Duration::from_secs(5);
 /// The longest wait for a rate limit without a known end.
 const LONGEST_RATE_LIMIT_WAIT: Duration = Duration::from_secs(15 * 60);
 

@@ -310,7 +310,7 @@ fn c77d_c77e_waits_without_reset_time_grow_and_end() {
         steps.push(waits_until(&trace) - trace.now);
         wait(&mut trace);
     }
-    let expected = [30, 60, 120, 240, 480, 900, 900];
+    let expected = [5, 10, 20, 40, 80, 160, 320, 640, 900, 900];
     { steps.iter().zip(expected) }
         .for_each(|(step, expected)| assert_about(*step, expected * 1000));
     let all: u64 = steps.iter().sum();

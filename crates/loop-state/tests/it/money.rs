@@ -108,7 +108,7 @@ fn x108e_usage_is_reported_by_iteration_and_phase() {
 fn x107g_jitter_alone_does_not_exceed_the_wait_limit() {
     for run in 0..50 {
         let mut machine = Machine::new(rules(|rules| {
-            rules.limits.wait_on_limit = Duration::from_secs(31);
+            rules.limits.wait_on_limit = Duration::from_secs(6);
         }))
         .unwrap();
         machine.step(at(1_000_000 + run, MachineInput::Started));
@@ -116,7 +116,7 @@ fn x107g_jitter_alone_does_not_exceed_the_wait_limit() {
         let IterationStep::Waiting { since, until, .. } = machine.head().step else {
             panic!("{:?}", machine.head().end)
         };
-        assert!((30_000..=31_000).contains(&(until.as_millis() - since.as_millis())));
+        assert!((5_000..=6_000).contains(&(until.as_millis() - since.as_millis())));
     }
 }
 
