@@ -469,7 +469,6 @@ fn expect_raw_refusals(port: u16) {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
 fn f13e_shipped_unit_of_a_worker_is_valid() {
     let unit = concat!(
         env!("CARGO_MANIFEST_DIR"),
