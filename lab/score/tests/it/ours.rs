@@ -9,7 +9,10 @@ use crate::{RLM, cells, scored};
 #[track_caller]
 fn expect_kept(name: ScoreName) {
     let score = scored(&Tool::ours(Path::new(RLM)), name);
-    let all: Vec<&str> = score.cells.iter().map(|it| it.cell.as_str()).collect();
+    // Without root, no disk can be made full.
+    let skipped = cells(&score, Verdict::Skipped);
+    let all = score.cells.iter().map(|it| it.cell.as_str());
+    let all: Vec<&str> = all.filter(|it| !skipped.contains(it)).collect();
     assert_eq!(cells(&score, Verdict::Kept), all, "{:#?}", score.cells);
 }
 
@@ -32,13 +35,6 @@ fn rlm_keeps_every_cell_of_control() {
 
 #[test]
 #[ignore = "takes minutes of waiting: cargo xtask nightly --only lab"]
-fn rlm_loses_a_night_only_to_outages_in_plain_text_and_to_a_full_disk() {
-    let score = scored(&Tool::ours(Path::new(RLM)), ScoreName::Night);
-    let skipped = cells(&score, Verdict::Skipped);
-    // A command can't say that its service is limited, so `rlm` counts failed turns. `rlm resume` doesn't continue a run that ended as stuck.
-    let known = ["429 with a reset", "529", "full disk", "whole night"];
-    let known = known.into_iter().filter(|it| !skipped.contains(it));
-    let known: Vec<&str> = known.collect();
-    assert_eq!(cells(&score, Verdict::Broken), known, "{:#?}", score.cells);
-    assert!(cells(&score, Verdict::NotShown).is_empty(), "{score:#?}");
+fn rlm_keeps_every_cell_of_night() {
+    expect_kept(ScoreName::Night);
 }
