@@ -4,6 +4,8 @@
 //! Gemini CLI 0.61.0, and the form of older Claude Code with the end of the limit. Only the last line of a failed program counts, and only if it
 //! begins with such a text, so that words of the model or of a file don't look like a limit. A full disk counts in the same way, wherever the line names
 //! it.
+//!
+//! Claude Code and Codex printed the texts with 429 and 529 to a scripted model that refused. The other texts are in the programs.
 
 use crate::convert::one_line;
 use agent_duplex::EndReason;
@@ -22,6 +24,13 @@ const LATEST: Duration = Duration::from_secs(14 * 86_400);
 /// The text before the end of a limit in seconds since 1970.
 const LIMIT_UNTIL: &str = "Claude AI usage limit reached";
 
+/// The texts before the HTTP status with which a service refused.
+const STATUS: [&str; 4] = [
+    "API Error: Request rejected (",
+    "API Error: ",
+    "exceeded retry limit, last status: ",
+    "unexpected status ",
+];
 /// The texts of the system for a full disk and a full quota.
 const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
@@ -99,9 +108,8 @@ fn reason(line: &str) -> Option<EndReason> {
             _ => None,
         };
     }
-    let status = { ["API Error: ", "exceeded retry limit, last status: "].iter() }
-        .find_map(|before| text.strip_prefix(before))?;
-    match status.split(' ').next()?.parse() {
+    let status = STATUS.iter().find_map(|before| text.strip_prefix(before))?;
+    match status.split([' ', ')']).next()?.parse() {
         Ok(429) => Some(EndReason::RateLimited),
         Ok(500..=599) => Some(EndReason::ServiceFailed),
         _ => None,
@@ -157,6 +165,10 @@ mod tests {
                 "ERROR: You've hit your usage limit. Try again in 2 hours.",
                 RateLimited,
             ),
+            (
+                "API Error: Request rejected (429) · scripted 429",
+                RateLimited,
+            ),
             ("API Error: 429 {\"type\":\"error\"}", RateLimited),
             (
                 "API Error: Server is temporarily limiting requests (not your usage limit)",
@@ -175,6 +187,10 @@ mod tests {
                 ServiceFailed,
             ),
             ("API Error: 500", ServiceFailed),
+            (
+                "ERROR: unexpected status 529 <unknown status code>: scripted 529",
+                ServiceFailed,
+            ),
             (
                 "API Error: Repeated 529 Overloaded errors. The API is at capacity",
                 ServiceFailed,
@@ -224,6 +240,8 @@ mod tests {
             &["You've hit your head"],
             &["API Error: 400 orphaned tool_result"],
             &["API Error: 4290"],
+            &["API Error: Request rejected (400)"],
+            &["unexpected status quo"],
             &["[API Error: bad request (Status: INVALID_ARGUMENT)]"],
             &["[API Error: no status]"],
             &[&long],
