@@ -172,8 +172,8 @@ impl Console {
         } = log;
         let tty = terminal.tty.clone();
         let log_here = tty.is_some() && terminal.log == LogTarget::Here;
-        let after_frame = {
-            let tty = tty.clone();
+        // Only what is printed on the terminal can meet the echo of typed text.
+        let after_frame = |tty: Option<Arc<Tty>>| {
             move || {
                 if let Some(tty) = &tty {
                     tty.frame_printed();
@@ -184,7 +184,8 @@ impl Console {
         let face = tty
             .as_ref()
             .filter(|_| !log_here)
-            .and_then(|_| Sink::terminal(after_frame.clone()).ok());
+            .and_then(|_| Sink::terminal(after_frame(tty.clone())).ok());
+        let screen = tty.clone().filter(|_| log_here);
         let width = tty
             .as_ref()
             .filter(|_| log_here)
@@ -222,7 +223,7 @@ impl Console {
             editor: None,
             editor_request: None,
             kill_editor_at: None,
-            log: Sink::start(to, has_colour, after_frame),
+            log: Sink::start(to, has_colour, after_frame(screen)),
             person_sink: face,
             for_log: String::new(),
             for_person: String::new(),
