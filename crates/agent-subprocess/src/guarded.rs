@@ -4,6 +4,7 @@ use crate::error::{Error, Kind};
 use crate::guard_protocol::{GuardMessage, Inbox, MAX_HOLD, SpawnSpec, TreeEnd, VERSION, frame};
 use crate::orphans::{self, LostGuard};
 use crate::sweep::SweepReport;
+use crate::sys;
 use crate::times;
 use crate::tree_handle::{TreeChannel, TreeHandle, TreeProgress};
 use crate::{Exit, Marker, ProcessId, marker, proc_fs, sweep};
@@ -479,7 +480,8 @@ pub(crate) fn spawn_guard(
             Kind::GuardSpawn { path, source }.into()
         }
     };
-    let child = orphans::starting_guard(|| command.spawn(), Child::id).map_err(failed)?;
+    let spawn = || sys::without_terminal_stops(|| command.spawn());
+    let child = orphans::starting_guard(spawn, Child::id).map_err(failed)?;
     let process = GuardProcess::new(child, counted);
     let guard = ProcessId {
         pid: process.pid,

@@ -69,6 +69,28 @@ pub(crate) fn ignore_signals() {
     }
 }
 
+/// Calls `spawn` while the stop signals of a terminal are blocked in this thread, and so in the guard, until [`child_signals`] sets another mask.
+///
+/// `posix_spawn` waits until the new process executes its program. A Ctrl-Z meanwhile stops the new process, and a thread that waits for it can't stop.
+/// Then the host is only half stopped, the shell does not get its terminal back, and every further Ctrl-Z is lost.
+pub(crate) fn without_terminal_stops<T>(spawn: impl FnOnce() -> T) -> T {
+    const STOPS: [i32; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+    // SAFETY: `set` and `before` are initialised by sigemptyset and pthread_sigmask before use.
+    let before = unsafe {
+        let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut set);
+        for signal in STOPS {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+        before
+    };
+    let spawned = spawn();
+    // SAFETY: `before` is the mask that this thread had.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    spawned
+}
+
 /// Blocks SIGCHLD and returns a descriptor that becomes readable when a child ends.
 ///
 /// An inherited "ignore" would make the kernel reap our children by itself, so this function sets the disposition first.

@@ -3,14 +3,18 @@
 use crate::lost::fake_guard;
 use crate::scene::{DEADLINE, Scene, alone, children, kill, own_test, stdout, wait_for};
 use agent_subprocess::{ProcessId, StdinMode, StopPolicy, WarmGuard, sweep};
-use rustix::process::{Resource, Signal, getrlimit, setrlimit};
+use rustix::process::{
+    Pid, Resource, Signal, WaitOptions, getrlimit, kill_process_group, setrlimit, waitpid,
+};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const HOST: &str = "AGENT_SUBPROCESS_TEST_WARM_HOST";
+const STARTER: &str = "AGENT_SUBPROCESS_TEST_STARTER";
 
 fn read(pid: u32, file: &str) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()
@@ -557,6 +561,54 @@ fn helper(scene: &Scene) -> std::process::Command {
     command.env(HOST, &scene.marker.scope);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
+}
+
+/// Not a test by itself: with the variable set, this process starts guards one after the other, until a test kills it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 6)]
+async fn helper_starter() {
+    let Ok(scope) = std::env::var(STARTER) else {
+        return;
+    };
+    let _scene = Scene::new();
+    let start = || {
+        let scope = scope.clone();
+        async move {
+            loop {
+                let warm = WarmGuard::new(&scope);
+                warm.want();
+                wait_until_ready(&warm);
+                warm.close().await;
+            }
+        }
+    };
+    let starters: Vec<_> = (0..6).map(|_| tokio::spawn(start())).collect();
+    for starter in starters {
+        let () = starter.await.unwrap();
+    }
+}
+
+/// A host that is only half stopped keeps the terminal, and its shell learns nothing.
+#[test]
+fn x126a_terminal_stops_a_host_that_starts_a_guard() {
+    let scene = Scene::new();
+    let mut host = own_test("warm::helper_starter");
+    host.env(STARTER, &scene.marker.scope);
+    host.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut host = host.process_group(0).spawn().unwrap();
+    let pid = Pid::from_child(&host);
+    for n in 0_u64..50 {
+        std::thread::park_timeout(Duration::from_micros(5_000 + 130 * n));
+        kill_process_group(pid, Signal::TSTP).unwrap();
+        wait_for("the stop of the whole host", || {
+            let options = WaitOptions::UNTRACED | WaitOptions::NOHANG;
+            let status = waitpid(Some(pid), options).unwrap();
+            status.is_some_and(|(_, status)| status.stopped())
+        });
+        kill_process_group(pid, Signal::CONT).unwrap();
+    }
+    host.kill().unwrap();
+    host.wait().unwrap();
+    scene.wait_for_the_end_of_all();
 }
 
 #[test]
