@@ -214,6 +214,7 @@ fn serve_commands(line: &mut ControlLine, tree: &mut Tree, kill_at: Option<Durat
                     };
                     match whom {
                         SignalTarget::Group => tree.signal_group(signal),
+                        SignalTarget::Tree if signal == Signal::STOP => tree.suspend(),
                         SignalTarget::Tree => tree.signal_all(signal),
                     }
                 }

@@ -7,12 +7,14 @@ use crate::{Exit, ProcessName, sys};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// The maximum wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
+/// The maximum number of scans for processes to suspend.
+const SUSPEND_SCANS: u32 = 32;
 
 pub(super) struct Tree {
     own: u32,
@@ -97,6 +99,22 @@ impl Tree {
             self.record(stat.pid);
             self.terminated |= signal == Signal::TERM;
             let _gone_or_refused = self.signal_one(&stat, signal);
+        }
+    }
+
+    /// Sends SIGSTOP to every descendant. A process that forks before it stops leaves a child that runs: a scan without a new process is the last one.
+    pub(super) fn suspend(&mut self) {
+        let mut known = BTreeSet::new();
+        for _ in 0..SUSPEND_SCANS {
+            let mut found = self.descendants();
+            found.retain(|stat| known.insert(stat.id()));
+            if found.is_empty() {
+                return;
+            }
+            for stat in found {
+                self.record(stat.pid);
+                let _gone_or_refused = self.signal_one(&stat, Signal::STOP);
+            }
         }
     }
 

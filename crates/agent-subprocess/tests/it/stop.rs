@@ -163,16 +163,7 @@ async fn x127b_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_name
     assert!(agent.leftovers().await.is_empty());
 }
 
-#[tokio::test]
-async fn suspended_tree_can_be_continued_and_stopped() {
-    let scene = Scene::new();
-    let mut agent = scene
-        .agent("echo ready; while :; do echo tick; sleep 0.02; done")
-        .spawn()
-        .await
-        .unwrap();
-    wait_for_line(&mut agent, "ready").await;
-    agent.suspend().unwrap();
+fn wait_for_suspension(scene: &Scene) {
     let state = |process: &ProcessId| {
         let stat =
             std::fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
@@ -184,6 +175,35 @@ async fn suspended_tree_can_be_continued_and_stopped() {
         let states: Vec<_> = scene.members().iter().map(state).collect();
         states.contains(&Some('T')) && states.iter().all(|state| matches!(state, Some('T' | 'D')))
     });
+}
+
+/// Every process that a suspension misses would run on.
+#[tokio::test]
+async fn x126a_suspension_reaches_processes_that_start_meanwhile() {
+    let scene = Scene::new();
+    let script = "while :; do echo tick; sleep 673 & sleep 673 & sleep 673 & sleep 0.01; done";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    for _ in 0..20 {
+        wait_for_line(&mut agent, "tick").await;
+        agent.suspend().unwrap();
+        wait_for_suspension(&scene);
+        agent.resume().unwrap();
+    }
+    agent.stop(&StopPolicy::kill()).await;
+    scene.assert_no_process_is_left();
+}
+
+#[tokio::test]
+async fn suspended_tree_can_be_continued_and_stopped() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent("echo ready; while :; do echo tick; sleep 0.02; done")
+        .spawn()
+        .await
+        .unwrap();
+    wait_for_line(&mut agent, "ready").await;
+    agent.suspend().unwrap();
+    wait_for_suspension(&scene);
     agent.resume().unwrap();
     wait_for_line(&mut agent, "tick").await;
     agent.suspend().unwrap();
