@@ -54,7 +54,7 @@ pub(crate) struct Actor {
     exit_deadline: Option<Instant>,
     /// Whether the agent was asked to close; it gets no more inputs.
     closed: bool,
-    /// Whether the agent is frozen.
+    /// Whether the conversation is frozen: the agent is, and no input is delivered and no agent starts.
     frozen: bool,
     /// Whether the delivery of inputs is paused.
     is_delivery_paused: bool,
@@ -130,6 +130,7 @@ impl Actor {
             self.stop_on_persistence_failure().await;
             let close = self.is_close_due();
             if !self.is_closing()
+                && !self.frozen
                 && let Some(start) = self.next_start.take()
             {
                 self.handle_command(start).await;
@@ -173,7 +174,9 @@ impl Actor {
 
     async fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Start { .. } if self.is_closing() => self.schedule_start(command),
+            Command::Start { .. } if self.is_closing() || self.frozen => {
+                self.schedule_start(command);
+            }
             Command::Start { session, done } => {
                 self.shared.lock().starts.reset();
                 if let Some(started) = self.start(session).await {
@@ -217,19 +220,20 @@ impl Actor {
                     run_unless_stopped(&mut self.stop_deadline, asking).await,
                 );
             }
-            Command::Freeze { frozen, done } => match self.connection.as_mut() {
-                Some(connection) => {
-                    let freezing = connection.freeze(frozen);
-                    let freezing = run_unless_stopped(&mut self.stop_deadline, freezing).await;
-                    let frozen = frozen && matches!(freezing, Some(Ok(())));
-                    if std::mem::replace(&mut self.frozen, frozen) {
-                        // A close gets its whole time again after a thaw.
-                        self.close_deadline = Instant::now() + self.close_timeout;
-                    }
-                    reply(done, freezing);
+            Command::Freeze { frozen, done } => {
+                if std::mem::replace(&mut self.frozen, frozen) {
+                    // A close gets its whole time again after a thaw.
+                    self.close_deadline = Instant::now() + self.close_timeout;
                 }
-                None => answer(done, Ok(())),
-            },
+                match self.connection.as_mut() {
+                    Some(connection) => {
+                        let freezing = connection.freeze(frozen);
+                        let freezing = run_unless_stopped(&mut self.stop_deadline, freezing).await;
+                        reply(done, freezing);
+                    }
+                    None => answer(done, Ok(())),
+                }
+            }
             Command::PauseDelivery {
                 is_delivery_paused: is_paused,
                 done,

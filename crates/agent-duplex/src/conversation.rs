@@ -271,11 +271,14 @@ impl Conversation {
         self.command(|done| Command::Model { model, done }).await?
     }
 
-    /// Freezes (`true`) or thaws (`false`) every process of the agent's process tree. Does nothing if no agent runs.
+    /// Freezes (`true`) or thaws (`false`) every process of the agent's process tree. While frozen, no input is delivered, and no agent starts.
+    ///
+    /// If an agent is being started, this waits for the start.
     ///
     /// # Errors
     ///
-    /// Fails if the owner of the process tree accepts no more commands; [`Error::is_gone`] if the conversation has ended.
+    /// Fails if the owner of the process tree accepts no more commands: then the agent does not change, but the delivery and the starts do;
+    /// [`Error::is_gone`] if the conversation has ended.
     ///
     /// # Cancel safety
     ///

@@ -29,6 +29,7 @@ impl Actor {
     /// Delivers one message, if there is one; returns whether another one can follow.
     async fn deliver_next(&mut self) -> Result<bool, Error> {
         if self.is_input_refused
+            || self.frozen
             || self.is_delivery_paused
             || self.is_leaving()
             || !self.interrupt_waiters.is_empty()

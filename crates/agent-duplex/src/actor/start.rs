@@ -65,7 +65,6 @@ impl Actor {
         self.interrupted = false;
         self.was_killed_by_interrupt = false;
         self.death_deadline = None;
-        self.frozen = false;
         self.shared.lock().ledger.connected();
         if let Err(e) = self.ready().await? {
             return Some(Err(e));
@@ -110,7 +109,8 @@ impl Actor {
         let state = self.shared.lock();
         let is_requested = !self.start_waiters.is_empty();
         let wanted = is_requested || (state.ledger.has_waiting() && !self.is_delivery_paused);
-        if !wanted || self.runs() || self.is_closing() || state.persistence_error.is_some() {
+        let may_not = self.frozen || self.is_closing() || state.persistence_error.is_some();
+        if !wanted || may_not || self.runs() {
             return NextStart::Never;
         }
         state.starts.next(Instant::now(), is_requested)
@@ -154,6 +154,7 @@ impl Actor {
     pub(super) async fn drop_followed(&mut self) {
         let waits = self.runs()
             || self.is_closing()
+            || self.frozen
             || self.is_delivery_paused
             || !self.start_waiters.is_empty();
         let events = {
@@ -194,7 +195,7 @@ impl Actor {
         .await;
     }
 
-    /// Postpones a start until the agent that is being closed has ended.
+    /// Postpones a start until the agent that is being closed has ended, and the conversation is not frozen.
     pub(super) fn schedule_start(&mut self, start: Command) {
         if self.next_start.is_none() {
             self.next_start = Some(start);

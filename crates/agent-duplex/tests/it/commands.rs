@@ -264,6 +264,7 @@ async fn p42_dropped_futures_undo_and_break_nothing() {
         give_up(conversation.interrupt(QueuedMessages::Keep), polls).await;
         give_up(conversation.answer("a", Decision::Allow), polls).await;
         give_up(conversation.freeze(true), polls).await;
+        give_up(conversation.freeze(false), polls).await;
         give_up(conversation.leftovers(), polls).await;
         talk.send("then");
         talk.observed(delta("y")).await;
@@ -276,6 +277,31 @@ async fn p42_dropped_futures_undo_and_break_nothing() {
         assert_eq!(talk.audit.completed(), 2, "after {polls} polls");
         assert_eq!(talk.driver.messages(), ["go", "then"]);
     }
+}
+
+/// A host that suspends itself freezes the conversation first. What starts after that would run during the suspension.
+#[tokio::test]
+async fn x126a_frozen_conversation_starts_no_agent_and_delivers_no_input() {
+    let turn = |script: Script| script.message().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(steered()).with_script(turn(turn(Script::new())));
+    let mut talk = TestConversation::with(driver);
+    soon(talk.conversation.freeze(true)).await.unwrap();
+    talk.send("first");
+    let conversation = talk.conversation.clone();
+    let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
+    // The actor handles its commands in their order.
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.driver.calls(), []);
+    soon(talk.conversation.freeze(false)).await.unwrap();
+    soon(start).await.unwrap().unwrap();
+    talk.completed().await;
+    soon(talk.conversation.freeze(true)).await.unwrap();
+    talk.send("second");
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.driver.messages(), ["first"]);
+    soon(talk.conversation.freeze(false)).await.unwrap();
+    talk.completed().await;
+    assert_eq!(talk.driver.messages(), ["first", "second"]);
 }
 
 #[tokio::test]
