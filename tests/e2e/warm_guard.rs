@@ -114,6 +114,21 @@ fn x126d_no_guard_waits_while_the_run_is_suspended() {
         });
         let none = poll_until(SOON, || idle_guards(&scene).is_empty().then_some(()));
         assert!(none.is_some(), "{:?}", idle_guards(&scene));
+        // A guard suspends its program a moment after the run has asked for it, and sleeps when it has done so.
+        wait_for("a suspension of all programs", SOON, || {
+            let mut alive = scene.alive();
+            alive.retain(|it| it.pid != shell.pid() && !it.is_zombie());
+            // A shell waits in the kernel for a child that was suspended before its exec.
+            let waits = |it: &Process| {
+                let mut children = alive.iter().filter(|child| child.ppid == it.pid);
+                it.state == 'D' && children.any(|child| child.state == 'T')
+            };
+            let is_suspended = |it: &Process| match it.name.as_str() {
+                "agent-guard" => it.state == 'S',
+                _ => it.state == 'T' || waits(it),
+            };
+            alive.iter().all(is_suspended).then_some(())
+        });
         let started = || fs_err::read_to_string(scene.file("runs")).unwrap().len();
         let before = started();
         let _time = poll_until(Duration::from_millis(200), || None::<()>);
