@@ -279,7 +279,7 @@ async fn p42_dropped_futures_undo_and_break_nothing() {
     }
 }
 
-/// A host that suspends itself freezes the conversation first. What starts after that would run during the suspension.
+/// A host that suspends itself freezes the conversation first. An agent that starts after that would run during the suspension.
 #[tokio::test]
 async fn x126a_frozen_conversation_starts_no_agent_and_delivers_no_input() {
     let turn = |script: Script| script.message().end(EndReason::Completed);
