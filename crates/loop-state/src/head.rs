@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::text::last_text_bytes;
 use crate::{
     AfterLeftovers, Counts, FinishedPhase, IterationFailure, IterationStep, LoopCommand,
-    PhaseRules, RedoScope, Retries, Rules, RulesError, SpentBudget, Steer, SteerState, StopReason,
-    StopRequest, Streaks, Timestamp, UnfinishedAttempt, UsageTotal, Version,
+    PhaseRules, RedoScope, Retries, Rules, RulesError, SpentBudget, Steer, SteerState, StopCause,
+    StopReason, StopRequest, Streaks, Timestamp, UnfinishedAttempt, UsageTotal, Version,
 };
 
 /// The maximum of any number of iterations, attempts or failures. No run reaches it, so a machine never writes a larger number.
@@ -92,6 +92,9 @@ pub struct Head {
     pub redo: Option<RedoScope>,
     /// The stop request that the run carries out.
     pub stopping: Option<StopRequest>,
+    /// The origin of a stop after the iteration, if a signal stopped the run before the iteration was complete. A worker of a fleet that takes the
+    /// run over carries it out.
+    pub stop_cut_short: Option<StopCause>,
     /// Whether the current turn or command is being ended.
     pub is_stopping_step: bool,
     /// Failures in a row.
@@ -177,6 +180,7 @@ impl Head {
             pausing: false,
             redo: None,
             stopping: None,
+            stop_cut_short: None,
             is_stopping_step: false,
             streaks: Streaks::default(),
             retries: Retries::default(),
@@ -381,6 +385,7 @@ impl Head {
         self.streaks = Streaks::default();
         self.retries = Retries::default();
         self.stopping = None;
+        self.stop_cut_short = None;
         self.pausing = false;
         self.redo = None;
         if let IterationStep::EndingLeftovers {

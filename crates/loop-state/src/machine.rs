@@ -471,11 +471,14 @@ impl Machine {
         head.count_active(at);
         head.last_at = head.last_at.max(at);
         head.stopping = None;
-        // A pause survives a signal, because another worker may take the run over; a person's resume ends it.
-        head.pausing &= matches!(
+        // A pause and a stop after the iteration survive a signal, because another worker may take the run over; a person's resume ends them.
+        if !matches!(
             reason,
             StopReason::Stopped(StopCause::Terminated | StopCause::HungUp)
-        );
+        ) {
+            head.pausing = false;
+            head.stop_cut_short = None;
+        }
         head.redo = None;
         head.is_stopping_step = false;
         head.end = Some(RunEnd { at, reason });

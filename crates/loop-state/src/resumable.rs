@@ -118,7 +118,7 @@ impl Head {
             },
             (None, stopping) => stopping.map(|request| request.by),
         };
-        by == Some(StopCause::Person)
+        [by, self.stop_cut_short].contains(&Some(StopCause::Person))
     }
 
     /// Returns whether the run has not ended, or was only stopped, so that work is left.

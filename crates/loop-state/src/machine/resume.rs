@@ -4,8 +4,8 @@ use super::requests::recorded;
 use super::{Effects, Machine, after_save};
 use crate::head::MAX_NUMBER;
 use crate::{
-    AfterLeftovers, Effect, Head, IterationStep, RedoScope, ResumeOptions, StopReason, StopTiming,
-    Streak, Timestamp, UnfinishedCause,
+    AfterLeftovers, Effect, Head, IterationStep, RedoScope, ResumeOptions, StopReason, StopRequest,
+    StopTiming, Streak, Timestamp, UnfinishedCause,
 };
 
 impl Machine {
@@ -52,8 +52,10 @@ impl Machine {
         let redo = head.redo.take().or(redo_in_leftovers);
         let stopping = head.stopping.take();
         let was_stopping = stopping.is_some();
-        head.stopping =
-            stopping.filter(|stop| resume.taken_over && stop.when == StopTiming::AfterIteration);
+        let when = StopTiming::AfterIteration;
+        let cut_short = { head.stop_cut_short.take() }.map(|by| StopRequest { by, when });
+        let postponed = stopping.filter(|stop| stop.when == when).or(cut_short);
+        head.stopping = postponed.filter(|_| resume.taken_over);
         if let Some(rules) = resume.rules.filter(|rules| rules.validate().is_ok()) {
             head.phase = head.phase.min(rules.phases.len() as u32 - 1);
             head.reopen_phase();

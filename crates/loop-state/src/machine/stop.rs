@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Effects, Machine};
 use crate::times::SHUTDOWN_REASON;
 use crate::{
-    AfterLeftovers, Effect, IterationStep, MachineInput, Request, RunUpdate, StopDeadline,
-    StopReason, StopRequest, StopTiming, Timestamp,
+    AfterLeftovers, Effect, IterationStep, MachineInput, Request, RunUpdate, StopCause,
+    StopDeadline, StopReason, StopRequest, StopTiming, Timestamp,
 };
 
 /// Which of the two effects requests a save.
@@ -159,7 +159,7 @@ impl Machine {
     /// Records a stop that came before the first input of this process.
     pub(super) fn stopped_early(&mut self, request: StopRequest, at: Timestamp) -> Effects {
         match &mut self.head.end {
-            None => self.head.stopping = Some(request),
+            None => self.replace_stop(request),
             Some(end) if end.reason.is_stopped() => end.reason = StopReason::Stopped(request.by),
             Some(_) => {}
         }
@@ -185,7 +185,7 @@ impl Machine {
         if self.is_stop_due() || (self.head.stopping.is_some() && !is_now) {
             return effects;
         }
-        self.head.stopping = Some(request);
+        self.replace_stop(request);
         effects.extend(match is_now {
             _ if step.is_resting() => self.end(StopReason::Stopped(request.by), at),
             false => vec![
@@ -195,6 +195,17 @@ impl Machine {
             true => self.stop_now(request, &step),
         });
         effects
+    }
+
+    /// Sets the current request. A signal that replaces a stop after the iteration cuts it short.
+    fn replace_stop(&mut self, request: StopRequest) {
+        let earlier = self.head.stopping.replace(request);
+        let is_postponed = |it: &StopRequest| it.when == StopTiming::AfterIteration;
+        if let Some(earlier) = earlier.filter(is_postponed)
+            && request.by != StopCause::Person
+        {
+            self.head.stop_cut_short = Some(earlier.by);
+        }
     }
 
     fn stop_now(&mut self, request: StopRequest, step: &IterationStep) -> Effects {

@@ -292,13 +292,33 @@ fn f6_pause_survives_the_takeover_of_a_run() {
 }
 
 #[test]
-fn f6_stop_after_the_iteration_survives_the_crash_of_a_worker() {
+fn f6_stop_after_the_iteration_survives_the_takeover_of_a_run() {
     for taken_over in [true, false] {
-        let mut trace = Trace::new(rules(|_| {}));
-        let after = StopTiming::AfterIteration;
-        trace.then(MachineInput::Requested(Request::Stop { when: after }));
-        continued(&mut trace, taken_over);
-        let stopping = trace.machine.head().stopping.map(|stop| stop.when);
-        assert_eq!(stopping, taken_over.then_some(after));
+        // After a crash, a signal, a crash during the stop by a signal, and a signal before the next worker has begun.
+        for signals in [0, 1, 2, 3] {
+            let mut trace = Trace::new(rules(|_| {}));
+            let after = StopTiming::AfterIteration;
+            trace.then(MachineInput::Requested(Request::Stop { when: after }));
+            let by = request(StopCause::Terminated);
+            let signal = match signals {
+                0 => None,
+                3 => Some(MachineInput::StoppedBeforeStart(by)),
+                _ => Some(MachineInput::StopRequested(by)),
+            };
+            if let Some(signal) = signal {
+                trace.then(signal);
+            }
+            if signals == 1 {
+                trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+                assert_eq!(trace.reason(), StopReason::Stopped(by.by));
+            }
+            assert!(trace.machine.head().was_stopped_by_a_person());
+            continued(&mut trace, taken_over);
+            let head = trace.machine.head();
+            let stopping = head.stopping.map(|stop| (stop.by, stop.when));
+            let wanted = taken_over.then_some((StopCause::Person, after));
+            assert_eq!(stopping, wanted, "{signals}");
+            assert_eq!(head.stop_cut_short, None);
+        }
     }
 }
