@@ -27,6 +27,9 @@ fn f10_exported_run_continues_without_a_server_and_returns() {
         .stderr;
     assert!(resumed.contains("was exported to"), "{resumed}");
     fleet.kill_server();
+    // An import that does not reach the server does not keep the run from continuing here.
+    let failed = fleet.fleet(&["import", "r1"]).dir(&place).run(LONG);
+    assert_ne!(failed.code(), Some(0), "{failed}");
     let local = fleet
         .scene
         .rlm(&["resume", "r1", "-n", "2"])

@@ -74,6 +74,25 @@ impl Fleet {
         Ok(ExportedRun { epoch, parts })
     }
 
+    /// Checks that [`import`](Self::import) can return this export of a run, and changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::is_usage`] if the run is not out of the fleet with this export, or as [`import`](Self::import).
+    pub async fn expects(&self, run: &RunId, epoch: u64) -> Result<(), Error> {
+        let last = self.last_known(run).await?;
+        let is_out = last.facts.kind == RecordKind::Export && last.facts.epoch == epoch;
+        // An earlier import may have ended between its steps.
+        let is_next = last.facts.epoch == epoch.saturating_add(1);
+        let is_in = is_next && (last.facts.kind == RecordKind::Base || last.is_over());
+        match is_out || is_in {
+            true => Ok(()),
+            false => {
+                let run = run.to_string();
+                Err(Kind::NotExported { run }.into())
+            }
+        }
+    }
+
     /// Returns an exported run to the fleet, with all that it did meanwhile. A worker of its pool continues it, unless it has ended.
     ///
     /// # Errors

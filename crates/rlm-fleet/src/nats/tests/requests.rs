@@ -316,7 +316,10 @@ async fn f10_exported_run_is_claimed_only_after_its_return() {
     };
     let wrong = fleet.import(&RUN, returned(exported.epoch + 1)).await;
     assert!(wrong.unwrap_err().is_usage());
+    let wrong = fleet.expects(&RUN, exported.epoch + 1).await;
+    assert!(wrong.unwrap_err().is_usage());
     for _ in 0..2 {
+        fleet.expects(&RUN, exported.epoch).await.unwrap();
         fleet.import(&RUN, returned(exported.epoch)).await.unwrap();
     }
     let claimed = claim(&fleet).await;

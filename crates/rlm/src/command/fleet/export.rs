@@ -61,6 +61,10 @@ pub(super) fn import(directory: &Path, args: &FleetImportArgs) -> Result<ExitCod
             "run `{run}` did not come from a fleet: rlm fleet run submits a new run"
         )));
     }
+    // An unreachable server, or another state of the run there, changes nothing here.
+    on_fleet(&args.server, &session, async |fleet| {
+        fleet.expects(&run, head.exported).await
+    })?;
     let from = (project.clone(), run.clone());
     let (base, code) = session.prepare(move || {
         let (project, run) = from;
