@@ -211,5 +211,10 @@ fn x128e_unrepairable_state_ends_the_run_with_a_message() {
         assert!(ended.stderr.contains(words), "{ended}");
     }
     scene.expect_nothing_alive();
-    assert_eq!(iterations(&scene), ["1", "2"]);
+    // The run can end before the second agent has recorded its start.
+    let iterations = iterations(&scene);
+    assert!(
+        ["1", "2"].starts_with(&iterations.iter().map(String::as_str).collect::<Vec<_>>()),
+        "{iterations:?}"
+    );
 }
