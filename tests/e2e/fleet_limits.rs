@@ -208,7 +208,15 @@ fn f7_runs_wait_at_the_budget_of_the_fleet_and_continue_when_it_is_raised() {
             .then_some(())
     });
     assert_eq!(fleet.row_of("r4")["state"], "queued");
+    // A person pauses a run that waits already.
+    fleet.tell(&["pause", "r1"]);
     set("5");
+    let is_paused = |row: &Value| row["run"] == "r1" && row["state"] == "paused";
+    let rows = fleet.wait_until_all("the end of the others", |row| {
+        row["exit_code"] == 0 || is_paused(row)
+    });
+    assert_eq!(fleet.row_of("r1")["reason"], "by a person", "{rows:?}");
+    fleet.tell(&["resume", "r1"]);
     let rows = fleet.wait_until_all("the end of all runs", |row| row["exit_code"] == 0);
     assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(|row| row["epoch"] == 1), "{rows:?}");

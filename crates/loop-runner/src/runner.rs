@@ -263,6 +263,7 @@ impl Runner {
         let git_processes = Self::own_git_processes(&mut work_tree, &saved.scope);
         let view = View {
             head: saved.machine.clone(),
+            pause_reason: saved.pause_reason.clone(),
             agent: AgentView::default(),
             shutdown: None,
         };
@@ -418,6 +419,7 @@ impl Runner {
     fn refresh_view(&self) {
         let view = View {
             head: self.machine.head().clone(),
+            pause_reason: self.saved.pause_reason.clone(),
             agent: self
                 .processes
                 .attempt

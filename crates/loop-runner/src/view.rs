@@ -12,6 +12,9 @@ use crate::StopProgress;
 pub struct View {
     /// The state of the run.
     pub head: Head,
+    /// Why the run is about to pause or waits, if whoever paused it gave a reason.
+    #[serde(default)]
+    pub pause_reason: Option<String>,
     /// The agent of the current attempt.
     pub agent: AgentView,
     /// The current stop, if there is one.

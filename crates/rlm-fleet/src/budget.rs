@@ -55,9 +55,8 @@ pub struct BudgetShare {
     adding: Option<Adding>,
     /// Whether the budget is spent, as far as this run knows.
     is_spent: bool,
-    /// Whether the run waits, for this or another reason.
-    is_waiting: bool,
-    /// Whether this share asked for the pause.
+    wait: RunWait,
+    /// Whether the run waits for the budget, or was asked to.
     has_paused: bool,
     /// When the budget is compared again.
     next: Moment,
@@ -86,10 +85,22 @@ pub enum BudgetInput {
     ReadFailed,
     /// Another run announced that the budget is spent, or a person set it.
     Changed,
-    /// Whether the run waits, because of [`BudgetOutput::Pause`] or a person.
-    Waits(bool),
+    /// Whether the run waits, and for what.
+    Waits(RunWait),
     /// Time passed.
     Time,
+}
+
+/// What a run waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RunWait {
+    /// It works.
+    #[default]
+    None,
+    /// For the budget: [`BudgetOutput::Pause`] of this share, or of an earlier owner of the run, took effect.
+    Budget,
+    /// For a person, also if it waited for the budget before.
+    Person,
 }
 
 /// An action for the caller of a [`BudgetShare`].
@@ -108,7 +119,7 @@ pub enum BudgetOutput {
     Read,
     /// Pause the run between two requests to the model, or after the iteration if its agent can't be interrupted. Can be repeated.
     Pause,
-    /// Let the run continue.
+    /// Let the run continue, unless a person paused it. Can be repeated.
     Continue,
     /// Pass [`BudgetInput::Time`] at this moment.
     WakeAt(Moment),
@@ -124,19 +135,9 @@ impl BudgetShare {
             number: 0,
             adding: None,
             is_spent: false,
-            is_waiting: false,
+            wait: RunWait::None,
             has_paused: false,
             next: Moment::default(),
-        }
-    }
-
-    /// Notes that an earlier owner paused the run because the budget was spent, so that a raised budget continues it.
-    #[must_use]
-    pub fn with_earlier_pause(self) -> Self {
-        Self {
-            is_waiting: true,
-            has_paused: true,
-            ..self
         }
     }
 
@@ -161,9 +162,11 @@ impl BudgetShare {
             }
             BudgetInput::Read(state) => outputs.extend(self.compare(state)),
             // A person let it continue, or the pause came too late for the next turn.
-            BudgetInput::Waits(waits) => {
-                let is_changed = std::mem::replace(&mut self.is_waiting, waits) != waits;
-                outputs.extend(is_changed.then(|| self.pause()).flatten());
+            BudgetInput::Waits(wait) => {
+                if std::mem::replace(&mut self.wait, wait) != wait {
+                    self.has_paused = wait == RunWait::Budget;
+                    outputs.extend(self.pause());
+                }
             }
             BudgetInput::Changed => self.next = now,
             BudgetInput::ReadFailed | BudgetInput::Time => {}
@@ -204,7 +207,8 @@ impl BudgetShare {
         match self.is_spent {
             true => self.pause(),
             false if self.has_paused => {
-                self.has_paused = false;
+                // Until the run works, this is repeated.
+                self.has_paused = self.wait == RunWait::Budget;
                 Some(BudgetOutput::Continue)
             }
             false => None,
@@ -213,7 +217,7 @@ impl BudgetShare {
 
     /// Pauses a working run if the budget is spent. A person's pause stays what it is.
     fn pause(&mut self) -> Option<BudgetOutput> {
-        let must_pause = self.is_spent && !self.is_waiting;
+        let must_pause = self.is_spent && self.wait == RunWait::None;
         self.has_paused |= must_pause;
         must_pause.then_some(BudgetOutput::Pause)
     }

@@ -70,7 +70,7 @@ mod tests;
 pub mod times;
 
 pub use append::{AppendAnswer, AppendEnd, AppendInput, AppendOutput, Appender};
-pub use budget::{BUDGET_INTERVAL, BudgetInput, BudgetOutput, BudgetShare, BudgetState};
+pub use budget::{BUDGET_INTERVAL, BudgetInput, BudgetOutput, BudgetShare, BudgetState, RunWait};
 pub use claim::{Claim, ClaimInput, ClaimOutput, ClaimRecord, MAX_STALLED, ProbeResult};
 pub use failure::{
     FailedClaim, FailureCause, MAX_FAILED, MAX_FAILURE_TEXT, add_failed, give_back,

@@ -16,7 +16,7 @@ impl Fleet {
     }
 
     /// Runs a command on another machine, and returns its output.
-    fn tell(&self, arguments: &[&str]) -> String {
+    pub(crate) fn tell(&self, arguments: &[&str]) -> String {
         let ended = self.elsewhere(arguments).run(LONG);
         ended.expect_code(0).stdout
     }

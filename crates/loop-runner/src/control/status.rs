@@ -253,6 +253,7 @@ mod tests {
         };
         View {
             head,
+            pause_reason: Some(text(MAX_TEXT)),
             agent,
             shutdown: None,
         }

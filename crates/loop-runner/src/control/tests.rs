@@ -54,6 +54,7 @@ impl Run {
             let head = head.clone();
             Arc::new(View {
                 head,
+                pause_reason: None,
                 agent: AgentView::default(),
                 shutdown: None,
             })
@@ -94,6 +95,7 @@ impl Run {
                 .any(|it| matches!(it, Effect::RejectRequest(_)));
         self.view.send_replace(Arc::new(View {
             head: self.machine.head().clone(),
+            pause_reason: None,
             agent: AgentView {
                 alive: true,
                 steerable: self.steerable,

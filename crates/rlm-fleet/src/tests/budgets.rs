@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use crate::{BUDGET_INTERVAL, BudgetInput, BudgetOutput, BudgetShare, BudgetState, Moment};
+use crate::{
+    BUDGET_INTERVAL, BudgetInput, BudgetOutput, BudgetShare, BudgetState, Moment, RunWait,
+};
 
 /// The cost of one request to a model.
 const REQUEST: u64 = 10;
@@ -66,11 +68,11 @@ impl Runs {
                     BudgetOutput::Announce => announced = true,
                     BudgetOutput::Pause => {
                         run.waits = true;
-                        inputs.push(BudgetInput::Waits(true));
+                        inputs.push(BudgetInput::Waits(RunWait::Budget));
                     }
                     BudgetOutput::Continue => {
                         run.waits = false;
-                        inputs.push(BudgetInput::Waits(false));
+                        inputs.push(BudgetInput::Waits(RunWait::None));
                     }
                     BudgetOutput::WakeAt(at) => assert!(at > self.now),
                 }
@@ -144,7 +146,7 @@ fn pause_of_a_person_is_not_ended_by_a_raised_budget() {
     };
     let has = |outputs: Vec<BudgetOutput>, output| outputs.contains(&output);
     assert!(!has(
-        share.step(BudgetInput::Waits(true), now),
+        share.step(BudgetInput::Waits(RunWait::Person), now),
         BudgetOutput::Pause
     ));
     let spent = share.step(BudgetInput::Read(state(10)), now);
@@ -153,14 +155,50 @@ fn pause_of_a_person_is_not_ended_by_a_raised_budget() {
     assert!(!has(raised, BudgetOutput::Continue));
     // The person continues the run while the budget is spent.
     let _spent = share.step(BudgetInput::Read(state(10)), now);
-    let working = share.step(BudgetInput::Waits(false), now);
+    let working = share.step(BudgetInput::Waits(RunWait::None), now);
     assert!(has(working, BudgetOutput::Pause));
+}
+
+#[test]
+fn pause_of_a_person_replaces_that_of_the_budget() {
+    let now = Moment::from_millis(0);
+    let state = |limit| BudgetState {
+        limit: Some(limit),
+        spent: 10,
+    };
+    let mut share = BudgetShare::new(0);
+    let spent = share.step(BudgetInput::Read(state(10)), now);
+    assert!(spent.contains(&BudgetOutput::Pause), "{spent:?}");
+    let _waits = share.step(BudgetInput::Waits(RunWait::Budget), now);
+    let _person = share.step(BudgetInput::Waits(RunWait::Person), now);
+    let raised = share.step(BudgetInput::Read(state(20)), now);
+    assert!(!raised.contains(&BudgetOutput::Continue), "{raised:?}");
+}
+
+#[test]
+fn raised_budget_continues_a_run_until_it_works() {
+    let now = Moment::from_millis(0);
+    let state = |limit| BudgetState {
+        limit: Some(limit),
+        spent: 10,
+    };
+    let mut share = BudgetShare::new(0);
+    let _pause = share.step(BudgetInput::Read(state(10)), now);
+    let _waits = share.step(BudgetInput::Waits(RunWait::Budget), now);
+    for _ in 0..2 {
+        let raised = share.step(BudgetInput::Read(state(20)), now);
+        assert!(raised.contains(&BudgetOutput::Continue), "{raised:?}");
+    }
+    let _works = share.step(BudgetInput::Waits(RunWait::None), now);
+    let later = share.step(BudgetInput::Read(state(20)), now);
+    assert!(!later.contains(&BudgetOutput::Continue), "{later:?}");
 }
 
 #[test]
 fn raised_budget_continues_a_run_that_an_earlier_owner_paused() {
     let (limit, spent) = (Some(100), 130);
-    let mut share = BudgetShare::new(0).with_earlier_pause();
+    let mut share = BudgetShare::new(0);
+    let _first = share.step(BudgetInput::Waits(RunWait::Budget), Moment::default());
     let outputs = share.step(
         BudgetInput::Read(BudgetState { limit, spent }),
         Moment::default(),

@@ -9,7 +9,7 @@ use cancellable_sleep::SleepGate;
 use loop_runner::{RunControl, View};
 use loop_state::{PauseAfter, Request};
 use rlm_fleet::nats::{Error as FleetError, Fleet, ReplicaStart, now};
-use rlm_fleet::{BudgetInput, BudgetOutput, BudgetShare, BudgetState};
+use rlm_fleet::{BudgetInput, BudgetOutput, BudgetShare, BudgetState, RunWait};
 use tokio::sync::{mpsc, watch};
 
 /// The reason that a person sees at a run that waits.
@@ -17,11 +17,9 @@ const REASON: &str = "the budget of the fleet is spent";
 /// The wait before the next try to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Counts the cost of a run, and lets the run wait while the budget of the fleet is spent. `earlier_reason` is the saved reason of a pause. Never
-/// completes.
+/// Counts the cost of a run, and lets the run wait while the budget of the fleet is spent. Never completes.
 pub(super) async fn share(
     start: ReplicaStart,
-    earlier_reason: Option<String>,
     gate: SleepGate,
     view: watch::Receiver<Arc<View>>,
     control: mpsc::Sender<RunControl>,
@@ -49,11 +47,8 @@ pub(super) async fn share(
         asked_at: None,
     };
     let mut share = BudgetShare::new(counted);
-    // An earlier owner of the run paused it.
-    if earlier_reason.as_deref() == Some(REASON) {
-        share = share.with_earlier_pause();
-    }
-    let mut inputs = VecDeque::from([BudgetInput::Time]);
+    let first = wait(&run.view.borrow());
+    let mut inputs = VecDeque::from([BudgetInput::Waits(first), BudgetInput::Time]);
     while !gate.is_shutdown() {
         let mut wake = now();
         while let Some(input) = inputs.pop_front() {
@@ -71,17 +66,36 @@ pub(super) async fn share(
             () = changes.next() => inputs.push_back(BudgetInput::Changed),
             _over_or_elapsed = gate.sleep(wake.since(now())) => {}
         }
-        let (cost, waits) = {
-            let head = &run.view.borrow_and_update().head;
-            (head.usage.cost_microusd, head.awaits_person())
+        let (cost, wait) = {
+            let view = run.view.borrow_and_update();
+            (view.head.usage.cost_microusd, wait(&view))
         };
         inputs.extend([
-            BudgetInput::Waits(waits),
+            BudgetInput::Waits(wait),
             BudgetInput::Cost(cost),
             BudgetInput::Time,
         ]);
     }
     std::future::pending().await
+}
+
+/// Returns what a run waits for.
+fn wait(view: &View) -> RunWait {
+    match view.head.awaits_person() {
+        false => RunWait::None,
+        true if is_for_budget(view) => RunWait::Budget,
+        true => RunWait::Person,
+    }
+}
+
+/// Returns whether the latest pause is that of the budget.
+fn is_for_budget(view: &View) -> bool {
+    view.pause_reason.as_deref() == Some(REASON)
+}
+
+/// Returns whether a person paused the run, so that only a person continues it.
+fn is_paused_by_a_person(view: &View) -> bool {
+    (view.head.pausing || view.head.awaits_person()) && !is_for_budget(view)
 }
 
 /// The run beside which its share is executed.
@@ -119,7 +133,10 @@ impl SharingRun {
             }
             BudgetOutput::Continue => {
                 self.asked_at = None;
-                self.request(Request::Continue).await;
+                let is_allowed = !is_paused_by_a_person(&self.view.borrow());
+                if is_allowed {
+                    self.request(Request::Continue).await;
+                }
                 None
             }
             BudgetOutput::WakeAt(_) => None,
@@ -135,7 +152,7 @@ impl SharingRun {
 
     /// Requests a pause, unless the same was requested in this attempt. Each request is a save.
     async fn pause(&mut self) {
-        let (now, is_pausing, after) = {
+        let (now, is_pausing, reason, after) = {
             let view = self.view.borrow();
             let (attempt, agent) = (view.head.counts.attempts, &view.agent);
             let is_deaf = agent.alive && !agent.interruptible;
@@ -143,13 +160,15 @@ impl SharingRun {
                 true => PauseAfter::Iteration,
                 false => PauseAfter::Tool,
             };
-            ((attempt, agent.interruptible), view.head.pausing, after)
+            // A pause of a person keeps its reason, and only comes earlier.
+            let reason = (!is_paused_by_a_person(&view)).then(|| REASON.to_owned());
+            let now = (attempt, agent.interruptible);
+            (now, view.head.pausing, reason, after)
         };
         if is_pausing && self.asked_at == Some(now) {
             return;
         }
         self.asked_at = Some(now);
-        let reason = Some(REASON.to_owned());
         self.request(Request::Pause { reason, after }).await;
     }
 

@@ -133,7 +133,8 @@ impl FleetRun {
         wait: Duration,
     ) -> Result<ExitCode, Failure> {
         self.refuse_ended()?;
-        match self.ask(request, json, wait, wait, |_| None)? {
+        let named = named_pause(request);
+        match self.ask(&named, json, wait, wait, |_| None)? {
             Asked::Final(answer @ (Response::Applied | Response::NextPrompt)) => {
                 live::print_response(&self.run, request, &answer, json);
             }
@@ -388,6 +389,20 @@ impl FleetRun {
                 let _elapsed = self.gate.sleep(NEXT_OWNER).await;
             }
         })
+    }
+}
+
+/// Gives the pause of a person a reason, which shows the worker that it is not the pause of the budget.
+fn named_pause(request: &Request) -> Request {
+    match request.clone() {
+        Request::Pause {
+            reason: None,
+            after,
+        } => Request::Pause {
+            reason: Some("by a person".into()),
+            after,
+        },
+        request => request,
     }
 }
 

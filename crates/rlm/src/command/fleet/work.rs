@@ -68,7 +68,6 @@ pub(crate) fn execute() -> Result<ExitCode, Failure> {
     let (screen, presses) = (Screen::new(false), PressActions::default());
     let observers = RunObservers::default();
     let gate = session.gate();
-    let paused = runner.head().pause_reason.clone();
     session.run_to_end_beside(
         &project,
         runner,
@@ -76,6 +75,6 @@ pub(crate) fn execute() -> Result<ExitCode, Failure> {
         screen,
         presses,
         &observers,
-        |view, control| budget_share::share(start, paused, gate, view, control),
+        |view, control| budget_share::share(start, gate, view, control),
     )
 }

@@ -285,6 +285,7 @@ fn view() -> AttachMessage {
     };
     AttachMessage::View(Box::new(View {
         head: Head::new(rules).unwrap(),
+        pause_reason: Some("lunch".into()),
         agent: AgentView {
             alive: true,
             awaited_tasks: Some(1),
