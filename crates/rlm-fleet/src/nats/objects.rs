@@ -11,6 +11,8 @@ use super::fleet::Fleet;
 
 /// The largest object that is read, in bytes: more than the largest save, and than most repositories.
 const MAX_OBJECT: u64 = 1 << 30;
+/// The maximum number of reads of an object. In a cluster that elects a leader, the first one can be lost.
+const READS: u32 = 3;
 
 /// The name of an object: the SHA-256 of its bytes, and their number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,6 +60,16 @@ impl Fleet {
 
     /// Reads an object, and checks its hash. `run` is the run that needs it, for the error.
     pub(super) async fn get_object(&self, run: &str, id: &ObjectId) -> Result<Vec<u8>, Error> {
+        for _ in 1..READS {
+            match self.read_object(run, id).await {
+                Err(e) if e.is_unavailable() => {}
+                read => return read,
+            }
+        }
+        self.read_object(run, id).await
+    }
+
+    async fn read_object(&self, run: &str, id: &ObjectId) -> Result<Vec<u8>, Error> {
         use async_nats::jetstream::object_store::GetErrorKind;
         let wrong = |why: &str| {
             let text = format!("object {} {why}", id.sha256);
