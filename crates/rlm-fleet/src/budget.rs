@@ -91,7 +91,7 @@ pub enum BudgetInput {
     Time,
 }
 
-/// What a run waits for.
+/// The reason for which a run waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RunWait {
     /// It works.
