@@ -21,6 +21,19 @@ mod transfer;
 pub(crate) const SHORT: &str = "2s";
 const LEASE: Duration = Duration::from_secs(2);
 
+/// Returns the program of the server, and a scene whose user has a name in git; `None` if there is no such program, and then the test is skipped.
+#[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
+pub(crate) fn scene_for_server(script: &str) -> Option<(PathBuf, Scene)> {
+    let Some(program) = server_program() else {
+        println!("skipped: there is no NATS server: cargo xtask tools --install");
+        return None;
+    };
+    let scene = Scene::new(script);
+    let identity = "[user]\nname = A. Tester\nemail = tester@localhost\n";
+    fs_err::write(scene.sandbox.home().join(".gitconfig"), identity).unwrap();
+    Some((program, scene))
+}
+
 /// A scene with a server and a fleet.
 pub(crate) struct Fleet {
     /// Ends before the sandbox, which waits for all processes.
@@ -44,15 +57,8 @@ impl Fleet {
     }
 
     /// Starts this number of servers, and creates the fleet on all of them.
-    #[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
     pub(crate) fn on(servers: usize, script: &str, lease: &str) -> Option<Self> {
-        let Some(program) = server_program() else {
-            println!("skipped: there is no NATS server: cargo xtask tools --install");
-            return None;
-        };
-        let scene = Scene::new(script);
-        let identity = "[user]\nname = A. Tester\nemail = tester@localhost\n";
-        fs_err::write(scene.sandbox.home().join(".gitconfig"), identity).unwrap();
+        let (program, scene) = scene_for_server(script)?;
         let replicas = servers.to_string();
         let servers = NatsServers::start(&scene.sandbox, &program, servers);
         let this = Self { servers, scene };

@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use rlm_tests::nats::{NatsServers, RawClient, server_program};
+use rlm_tests::nats::{NatsServers, RawClient};
 use rlm_tests::{Ended, Rlm, wait_for};
 
 use crate::LONG;
+use crate::fleet::scene_for_server;
 use crate::scene::{PROMPT, Scene};
 
 type User = (&'static str, &'static str);
@@ -41,19 +42,12 @@ struct Fleet {
 
 impl Fleet {
     /// Starts the server with a configuration, and the authority of its certificate; `None` if there is no server program, and then the test is skipped.
-    #[expect(clippy::print_stdout, reason = "`cargo xtask test` counts this line")]
     fn new(
         script: &str,
         scheme: &'static str,
         config: impl FnOnce(&Scene) -> (String, Option<PathBuf>),
     ) -> Option<Self> {
-        let Some(program) = server_program() else {
-            println!("skipped: there is no NATS server: cargo xtask tools --install");
-            return None;
-        };
-        let scene = Scene::new(script);
-        let identity = "[user]\nname = A. Tester\nemail = tester@localhost\n";
-        fs_err::write(scene.sandbox.home().join(".gitconfig"), identity).unwrap();
+        let (program, scene) = scene_for_server(script)?;
         let (text, authority) = config(&scene);
         let config = scene.sandbox.path().join("nats.conf");
         fs_err::write(&config, text).unwrap();

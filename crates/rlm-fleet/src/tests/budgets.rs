@@ -136,14 +136,18 @@ proptest! {
     }
 }
 
+/// Returns a budget of which 10 are spent.
+fn state(limit: u64) -> BudgetState {
+    BudgetState {
+        limit: Some(limit),
+        spent: 10,
+    }
+}
+
 #[test]
 fn pause_of_a_person_is_not_ended_by_a_raised_budget() {
     let now = Moment::from_millis(0);
     let mut share = BudgetShare::new(0);
-    let state = |limit| BudgetState {
-        limit: Some(limit),
-        spent: 10,
-    };
     let has = |outputs: Vec<BudgetOutput>, output| outputs.contains(&output);
     assert!(!has(
         share.step(BudgetInput::Waits(RunWait::Person), now),
@@ -162,10 +166,6 @@ fn pause_of_a_person_is_not_ended_by_a_raised_budget() {
 #[test]
 fn pause_of_a_person_replaces_that_of_the_budget() {
     let now = Moment::from_millis(0);
-    let state = |limit| BudgetState {
-        limit: Some(limit),
-        spent: 10,
-    };
     let mut share = BudgetShare::new(0);
     let spent = share.step(BudgetInput::Read(state(10)), now);
     assert!(spent.contains(&BudgetOutput::Pause), "{spent:?}");
@@ -178,10 +178,6 @@ fn pause_of_a_person_replaces_that_of_the_budget() {
 #[test]
 fn raised_budget_continues_a_run_until_it_works() {
     let now = Moment::from_millis(0);
-    let state = |limit| BudgetState {
-        limit: Some(limit),
-        spent: 10,
-    };
     let mut share = BudgetShare::new(0);
     let _pause = share.step(BudgetInput::Read(state(10)), now);
     let _waits = share.step(BudgetInput::Waits(RunWait::Budget), now);
