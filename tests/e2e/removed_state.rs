@@ -214,7 +214,7 @@ fn x128e_unrepairable_state_ends_the_run_with_a_message() {
     // The run can end before the second agent has recorded its start.
     let iterations = iterations(&scene);
     assert!(
-        ["1", "2"].starts_with(&iterations.iter().map(String::as_str).collect::<Vec<_>>()),
+        iterations == ["1"] || iterations == ["1", "2"],
         "{iterations:?}"
     );
 }
