@@ -91,16 +91,20 @@ fn workers(listener: Listener) -> bool {
     let locks = Arc::new((Mutex::new(()), Mutex::new(()), Barrier::new(3)));
     for first in [true, false] {
         let locks = locks.clone();
+        let (holds, held) = std::sync::mpsc::channel();
         runtime.spawn(async move {
             let (one, other) = if first {
                 (&locks.0, &locks.1)
             } else {
                 (&locks.1, &locks.0)
             };
-            let held = one.lock().unwrap();
+            let guard = one.lock().unwrap();
+            holds.send(()).unwrap();
             locks.2.wait();
-            drop((other.lock().unwrap(), held));
+            drop((other.lock().unwrap(), guard));
         });
+        // A worker can take two waiting tasks at once. The second one would then wait for the first one for ever.
+        held.recv().unwrap();
     }
     locks.2.wait();
     seats::change_terminal();
