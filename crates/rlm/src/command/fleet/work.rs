@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use agent_subprocess::ProcessId;
+use checkpoint_store::{Record, Replica, ReplicaError, Seq};
 use loop_runner::{RunClaim, Runner, RunnerOptions};
 use loop_state::RuleChange;
 use rlm_fleet::nats::{NatsReplica, ReplicaStart};
-use rlm_store::{Project, WorkingTreeLock};
+use rlm_store::{Project, RunHead, RunReplica, WorkingTreeLock};
 use rlm_terminal::PressActions;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,8 @@ const MAX_SPEC: u64 = 16 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WorkSpec {
     pub(super) start: ReplicaStart,
+    /// The worker, which owns the claim.
+    pub(super) worker: ProcessId,
     /// The project that the worker made.
     pub(super) project: PathBuf,
     /// The top of the project on the machine that saved the run last.
@@ -50,6 +54,10 @@ pub(crate) fn execute() -> Result<ExitCode, Failure> {
         spec.start,
         Box::new(move |commit, base| Ok(its.bundle_commit(commit, Some(base))?)),
     )?;
+    let replica = ReplicaOfWorker {
+        replica,
+        worker: spec.worker,
+    };
     let claim = RunClaim {
         replica: Arc::new(Mutex::new(replica)),
         root: spec.root,
@@ -77,4 +85,70 @@ pub(crate) fn execute() -> Result<ExitCode, Failure> {
         &observers,
         |view, control| budget_share::share(start, gate, view, control),
     )
+}
+
+/// A replica that gets a save only while the worker lives.
+///
+/// After SIGKILL of the worker, a guard ends all processes of the run with SIGTERM. If the agent ends first, this process sees an iteration that
+/// failed. Without a save, the next owner does the iteration again.
+#[derive(Debug)]
+struct ReplicaOfWorker {
+    replica: NatsReplica,
+    worker: ProcessId,
+}
+
+/// Returns an error if the worker has ended.
+fn require_alive(worker: ProcessId) -> Result<(), ReplicaError> {
+    // Other systems don't know it, and have no guard that outlives the worker.
+    if cfg!(target_os = "linux") && !worker.is_alive() {
+        let why = format!("the worker (pid {}) has ended", worker.pid);
+        return Err(ReplicaError::Unconfirmed(why.into()));
+    }
+    Ok(())
+}
+
+impl Replica for ReplicaOfWorker {
+    fn newest(&self) -> Seq {
+        self.replica.newest()
+    }
+
+    fn append(&mut self, record: &Record) -> Result<(), ReplicaError> {
+        require_alive(self.worker)?;
+        self.replica.append(record)
+    }
+
+    fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<(), ReplicaError> {
+        self.replica.put_blob(name, bytes)
+    }
+}
+
+impl RunReplica for ReplicaOfWorker {
+    fn epoch(&self) -> u64 {
+        self.replica.epoch()
+    }
+
+    fn prepare(&mut self, head: &RunHead) -> Result<(), ReplicaError> {
+        require_alive(self.worker)?;
+        self.replica.prepare(head)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f2_run_of_a_killed_worker_saves_nothing_more() {
+        let mut worker = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let process = agent_subprocess::ancestry::process(worker.id()).unwrap();
+        let while_it_lives = require_alive(process);
+        worker.kill().unwrap();
+        worker.wait().unwrap();
+        while_it_lives.unwrap();
+        let refused = require_alive(process).unwrap_err().to_string();
+        assert!(refused.contains("has ended"), "{refused}");
+    }
 }

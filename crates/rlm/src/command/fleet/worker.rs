@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent_subprocess::{Exit, ProcessTree, Signal, StdinMode, StopPolicy, TreeCommand};
+use agent_subprocess::{Exit, ProcessId, ProcessTree, Signal, StdinMode, StopPolicy, TreeCommand};
 use cancellable_sleep::SleepGate;
 use checkpoint_store::Record;
 use rlm_fleet::nats::{
@@ -358,6 +358,7 @@ impl Worker {
                 applied,
                 ..start
             },
+            worker: ProcessId::current(),
             project: place.to_owned(),
             root: unpacked.root,
             taken_over,
