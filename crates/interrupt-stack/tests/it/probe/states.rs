@@ -103,7 +103,7 @@ fn workers(listener: Listener) -> bool {
             locks.2.wait();
             drop((other.lock().unwrap(), guard));
         });
-        // A worker can take two waiting tasks at once. The second one would then wait for the first one for ever.
+        // A worker can take two waiting tasks at once, and the other worker can miss the second one, which then never starts.
         held.recv().unwrap();
     }
     locks.2.wait();
