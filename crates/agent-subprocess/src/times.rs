@@ -23,6 +23,8 @@ pub(crate) const LIST_TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) const LIST_REPLY: Duration = Duration::from_secs(2);
 /// The time that a program has to make room for a line of input.
 pub(crate) const ROOM: Duration = Duration::from_secs(2);
+/// The maximum time in which a guard looks for processes that started during a suspension.
+pub(crate) const SUSPEND: Duration = Duration::from_secs(1);
 /// The time for which a pipe that another process keeps open is read after the main process exited.
 pub(crate) const DRAIN: Duration = Duration::from_millis(500);
 

@@ -200,7 +200,8 @@ fn serve_commands(line: &mut ControlLine, tree: &mut Tree, kill_at: Option<Durat
         let timer = deadline
             .as_ref()
             .and_then(|deadline| deadline.timer.as_ref());
-        let time = kill.map(|(at, _)| at - now);
+        let until_kill = kill.map(|(at, _)| at - now);
+        let time = tree.go_on_suspending().into_iter().chain(until_kill).min();
         line.wait(tree.child_signals(), timer, time);
         while let Some(order) = line.next_command() {
             match order {

@@ -3,7 +3,7 @@
 use crate::guard_protocol::{MAX_NAMES, TreeEnd};
 use crate::proc_fs::{self, Stat, UNKNOWN_NAME, pid_of};
 use crate::times;
-use crate::{Exit, ProcessName, sys};
+use crate::{Exit, ProcessId, ProcessName, sys};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions};
@@ -11,10 +11,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// The maximum wait between two rounds of SIGKILL.
+/// The maximum wait between two rounds of SIGKILL or SIGSTOP.
 const ROUND: Duration = Duration::from_millis(1);
-/// The maximum number of scans for processes to suspend.
-const SUSPEND_SCANS: u32 = 32;
+
+/// A suspension of the process tree that is not complete.
+struct Suspension {
+    /// The processes that a scan has found suspended.
+    suspended: BTreeSet<ProcessId>,
+    /// The time after which no more processes are looked for: a process that the kernel holds does not stop.
+    until: Instant,
+}
 
 pub(super) struct Tree {
     own: u32,
@@ -26,6 +32,7 @@ pub(super) struct Tree {
     seen: BTreeMap<u32, String>,
     terminated: bool,
     killed: bool,
+    suspension: Option<Suspension>,
 }
 
 impl Tree {
@@ -40,6 +47,7 @@ impl Tree {
             seen: BTreeMap::new(),
             terminated: false,
             killed: false,
+            suspension: None,
         }
     }
 
@@ -95,6 +103,9 @@ impl Tree {
 
     /// Sends one signal to every descendant, after a check that it is still the process that was found.
     pub(super) fn signal_all(&mut self, signal: Signal) {
+        if signal == Signal::CONT {
+            self.suspension = None;
+        }
         for stat in self.descendants() {
             self.record(stat.pid);
             self.terminated |= signal == Signal::TERM;
@@ -102,20 +113,37 @@ impl Tree {
         }
     }
 
-    /// Sends SIGSTOP to every descendant. A process that forks before it stops leaves a child that runs: a scan without a new process is the last one.
+    /// Sends SIGSTOP to every descendant. [`go_on_suspending`](Self::go_on_suspending) sends it to the rest.
     pub(super) fn suspend(&mut self) {
-        let mut known = BTreeSet::new();
-        for _ in 0..SUSPEND_SCANS {
-            let mut found = self.descendants();
-            found.retain(|stat| known.insert(stat.id()));
-            if found.is_empty() {
-                return;
-            }
-            for stat in found {
-                self.record(stat.pid);
+        self.suspension = Some(Suspension {
+            suspended: BTreeSet::new(),
+            until: Instant::now() + times::SUSPEND,
+        });
+        self.go_on_suspending();
+    }
+
+    /// Sends SIGSTOP to every descendant that still runs. A process that is in the middle of a fork stops after it, and leaves a child that runs.
+    /// So the suspension is complete after a scan that finds only processes that an earlier scan has found suspended.
+    ///
+    /// Returns the time until the next call, or `None` if there is nothing more to do.
+    pub(super) fn go_on_suspending(&mut self) -> Option<Duration> {
+        let mut suspension = self.suspension.take()?;
+        let found = self.descendants();
+        let mut is_complete = true;
+        for stat in found {
+            is_complete &= suspension.suspended.contains(&stat.id());
+            self.record(stat.pid);
+            if stat.is_suspended() {
+                suspension.suspended.insert(stat.id());
+            } else {
                 let _gone_or_refused = self.signal_one(&stat, Signal::STOP);
             }
         }
+        if is_complete || Instant::now() >= suspension.until {
+            return None;
+        }
+        self.suspension = Some(suspension);
+        Some(ROUND)
     }
 
     fn signal_one(&self, seen: &Stat, signal: Signal) -> Result<(), Errno> {
