@@ -1,6 +1,7 @@
 //! Runs of a fleet: a claim opens the run in a new place, and each save waits for the replica.
 
 use std::io::Cursor;
+use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -92,15 +93,28 @@ fn run() -> RunId {
     "r1".parse().unwrap()
 }
 
-/// Creates a run of three phases, and returns its stream without the project.
-async fn submitted() -> Arc<Mutex<Stream>> {
+/// Creates a directory with a git repository that has one commit.
+fn repository() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
+    for arguments in ["init -q", "commit -q --allow-empty -m first"] {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=n", "-c", "user.email=n@localhost"]);
+        let git = git.args(arguments.split(' ')).current_dir(dir.path());
+        assert!(git.status().unwrap().success(), "git {arguments}");
+    }
+    dir
+}
+
+/// Creates a run of three phases that commits its work, and returns its stream without the project.
+async fn submitted() -> Arc<Mutex<Stream>> {
+    let dir = repository();
     let (project, gate) = (Project::find(dir.path()).unwrap(), SleepGate::new());
     let work_tree = WorkingTreeLock::take(&project, &run(), &gate)
         .await
         .unwrap();
     let mut settings = texts();
     settings.directory = project.root().to_owned();
+    settings.commit = true;
     drop(
         Runner::create(work_tree, settings, RunnerOptions::new(gate))
             .await
@@ -130,7 +144,7 @@ impl Claimed {
         fenced_after: usize,
         waits_after: usize,
     ) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = repository();
         let project = Project::find(dir.path()).unwrap();
         let kept = stream.lock().unwrap().clone();
         let records = kept.records.into_iter();
@@ -228,7 +242,7 @@ async fn fenced_run_sends_its_agent_nothing_more() {
 }
 
 #[tokio::test]
-async fn stop_begins_at_once_while_a_replica_is_away() {
+async fn stop_begins_at_once_while_a_replica_is_away_and_hides_no_uncommitted_iteration() {
     for waits_after in 1.. {
         let stream = submitted().await;
         let claimed = Claimed::open(&stream, 1, usize::MAX, waits_after).await;
@@ -260,5 +274,14 @@ async fn stop_begins_at_once_while_a_replica_is_away() {
         *gate.lock().unwrap() = Gate::Open;
         changed.notify_all();
         running.await.unwrap().unwrap();
+        // A replica refuses a complete iteration that is known to have no commit, so the next owner repeats it.
+        let head = claimed.project.run(&run()).unwrap().head.unwrap();
+        let committed = head.committed.map(|it| (it.phase, it.iteration));
+        let mut iterations = [(0, 1), (1, 1), (1, 2), (2, 1)].into_iter();
+        let committed = iterations.position(|it| Some(it) == committed);
+        let committed = committed.map_or(0, |before| before + 1);
+        let uncommitted = head.uncommitted.map_or(0, |it| it.iterations) as usize;
+        let complete = head.machine.counts.iterations as usize;
+        assert_eq!(committed + uncommitted, complete, "{waits_after}");
     }
 }

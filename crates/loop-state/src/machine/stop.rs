@@ -88,16 +88,17 @@ impl Machine {
         }
     }
 
-    /// Returns whether to commit the work of the current iteration, if the run commits at all: the iteration is complete, and no stop is under way.
+    /// Returns whether to commit the work of the current iteration, if the run commits at all: the iteration is complete.
+    ///
+    /// A stop ends the commit, but its result must be known: the complete iteration is not committed then.
     #[must_use]
     pub fn commits(&self) -> bool {
-        let is_complete = matches!(
+        matches!(
             self.head.step,
             IterationStep::EndingLeftovers {
                 then: AfterLeftovers::NextIteration | AfterLeftovers::PhaseDone(_)
             }
-        );
-        is_complete && !self.is_stopping()
+        )
     }
 
     /// Returns whether the run is about to pause, is paused or is interrupted. Only then the recorded reason of a pause still applies.
