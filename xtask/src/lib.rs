@@ -21,6 +21,7 @@ mod dist;
 mod docs;
 mod features;
 mod fleet_simulation;
+mod fleet_storm;
 mod fuzz;
 mod lab;
 mod lint;
@@ -104,6 +105,8 @@ enum Command {
     Nightly(nightly::Arguments),
     /// Stop rlm or any other loop runner in eight ways, and count the survivors
     Survivors(survivors::Arguments),
+    /// Kill workers and servers of a fleet, and judge what git has afterwards
+    FleetStorm(fleet_storm::Arguments),
     /// Score rlm or any other loop runner by five promises: stop, resume, done, night and control
     Lab(lab::Arguments),
     /// Run the fuzz targets of the store's readers
@@ -170,6 +173,7 @@ pub fn main() -> ExitCode {
         Command::Night(arguments) => night::run(&arguments),
         Command::Nightly(arguments) => nightly::run(&workspace, &arguments, strict),
         Command::Survivors(arguments) => survivors::run(&arguments),
+        Command::FleetStorm(arguments) => fleet_storm::run(&workspace, &arguments),
         Command::Lab(arguments) => lab::run(&workspace, &arguments),
         Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Command::Msrv => msrv::run(&workspace),

@@ -6,8 +6,8 @@ use crate::chosen_tests::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    browser, ci, crash_test, docs, features, fuzz, lab, lint, live, loom, minimal, mutants, night,
-    snapshots, survivors, switch_off,
+    browser, ci, crash_test, docs, features, fleet_storm, fuzz, lab, lint, live, loom, minimal,
+    mutants, night, snapshots, survivors, switch_off,
 };
 
 /// The variable that makes a test run the full numbers of `tests/acceptance.md`, not the smaller ones of `ci`.
@@ -30,7 +30,7 @@ pub(crate) const NUMBERS: [(&str, Tests); 12] = [
 ];
 
 /// The stages after the full numbers.
-const LONG: [(&str, ci::Stage); 15] = [
+const LONG: [(&str, ci::Stage); 16] = [
     ("deny", lint::dependencies_judged),
     // `ci` builds only the documentation of libraries.
     ("docs", docs::run),
@@ -51,9 +51,17 @@ const LONG: [(&str, ci::Stage); 15] = [
     ("fuzz", fuzz::hour),
     ("live", |_| live::run(&live::Arguments::default())),
     ("survivors", |_| survivors::hundred()),
+    ("fleet-storm", |workspace| {
+        let mut tally = STORM_CONTROLS.run(FULL);
+        tally += fleet_storm::thousand(workspace);
+        tally
+    }),
     ("lab", |_| lab::nightly()),
     ("browser", browser::run),
 ];
+
+/// The controls of the storm that take too long for `ci`.
+const STORM_CONTROLS: Tests = Tests::new("rlm-storm", "it", "controls::").ignored();
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

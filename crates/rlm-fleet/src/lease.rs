@@ -148,6 +148,10 @@ impl LeaseClock {
     }
 
     fn kill_after(&self) -> Duration {
+        if sabotage::is_on(Sabotage::NeverKill) {
+            // Longer than any test.
+            return Duration::from_secs(3600);
+        }
         match sabotage::is_on(Sabotage::KillAtLeaseEnd) {
             true => self.lease,
             false => self.lease / 2,

@@ -1,7 +1,10 @@
 //! Mistakes that a test can switch on, one at a time, to show that the explorations detect each of them.
 //!
 //! Without the feature `test-util`, outside of the tests of this crate, none of this is in the program: `is_on` is then a constant. A switch affects
-//! only the thread that sets it.
+//! only the thread that sets it; [`set_everywhere`] affects all threads of a process, for storms on real workers.
+
+#[cfg(feature = "test-util")]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One mistake that a decision could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub enum Sabotage {
     ReviveLease,
     /// The agent is killed only when the lease ends.
     KillAtLeaseEnd,
+    /// The agent is never killed, and the lease is never lost.
+    NeverKill,
     /// A lease counts from the answer to a renewal, not from its sending.
     CountFromAnswer,
     /// A claimant does not wait until the owner can be connected again.
@@ -39,6 +44,9 @@ pub enum Sabotage {
     ClaimEnded,
     /// A run is released before its processes are gone.
     ReleaseTooEarly,
+    /// A save does not send the commits of the run.
+    #[cfg(feature = "nats")]
+    SaveWithoutCommits,
 }
 
 #[cfg(any(test, feature = "test-util"))]
@@ -53,9 +61,23 @@ pub fn set(sabotage: Option<Sabotage>) {
     NOW.set(sabotage);
 }
 
+/// The mistakes of all threads: a bit for each.
+#[cfg(feature = "test-util")]
+static EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// Switches on a mistake for all threads of this process, in addition to others.
+#[cfg(feature = "test-util")]
+pub fn set_everywhere(sabotage: Sabotage) {
+    EVERYWHERE.fetch_or(1 << sabotage as u64, Ordering::Relaxed);
+}
+
 /// Returns whether the current thread makes this mistake.
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) fn is_on(mistake: Sabotage) -> bool {
+    #[cfg(feature = "test-util")]
+    if EVERYWHERE.load(Ordering::Relaxed) & (1 << mistake as u64) != 0 {
+        return true;
+    }
     NOW.get() == Some(mistake)
 }
 

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 const PASSED: &str = "target/nextest/passed.json";
 
 /// The packages whose tests read files of other packages, or start their programs. Their tests always run.
-const READ_OTHER_PACKAGES: [&str; 6] = [
+const READ_OTHER_PACKAGES: [&str; 7] = [
     "rlm-bench",
     "rlm-loop",
     "rlm-score",
+    "rlm-storm",
     "rlm-survivors",
     "rlm-tests",
     "xtask",

@@ -259,7 +259,10 @@ fn complete_iteration_is_committed_also_if_the_run_is_being_stopped() {
     trace.then(MachineInput::CheckEnded(failed("it is red")));
     assert!(trace.machine.commits());
     trace.then(stop(StopTiming::Now));
-    assert!(trace.machine.commits(), "the commit reports that it was stopped");
+    assert!(
+        trace.machine.commits(),
+        "the commit reports that it was stopped"
+    );
 }
 
 #[test]

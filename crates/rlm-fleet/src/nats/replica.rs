@@ -20,6 +20,7 @@ use super::objects::ObjectId;
 use super::record::{Code, Meta, RunSummary, StoredRecord, completed, progress};
 use super::requests::{RemoteMessages, ResponseTasks, RunRequests};
 use crate::append::{AppendEnd, Appender};
+use crate::sabotage::{self, Sabotage};
 use crate::times::LAST_RESPONSES;
 use crate::{Progress, RecordKind};
 
@@ -245,6 +246,7 @@ impl RunReplica for NatsReplica {
         let mut code = None;
         if let (Some(base), Some(commit)) = (&self.base_commit, newest)
             && self.commit.as_ref() != Some(commit)
+            && !sabotage::is_on(Sabotage::SaveWithoutCommits)
         {
             let bundle = (self.code)(commit, base).map_err(ReplicaError::Unconfirmed)?;
             code = bundle.map(|bundle| (commit.clone(), bundle));
