@@ -326,6 +326,9 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else {
                     continue;
                 };
+                for stream in [&client, &server] {
+                    let _delayed = stream.set_nodelay(true);
+                }
                 pass_on(client, server, &its);
             }
         });

@@ -73,6 +73,18 @@ impl AgentEvent {
             Self::End { .. } => None,
         }
     }
+
+    /// Returns the number of the claim that has this working tree; `None` for an end.
+    #[must_use]
+    pub fn claim(&self) -> Option<u32> {
+        match self {
+            Self::Start { place, .. } => {
+                let mut parts = place.file_name()?.to_str()?.rsplit('.');
+                parts.nth(1)?.parse().ok()
+            }
+            Self::End { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for AgentEvent {
@@ -121,7 +133,7 @@ mod tests {
         for event in [start.clone(), end] {
             assert_eq!(AgentEvent::parse(event.to_string().trim_end()), Some(event));
         }
-        assert_eq!(start.worker(), Some("w2.1"));
+        assert_eq!((start.worker(), start.claim()), (Some("w2.1"), Some(4)));
         assert_eq!(AgentEvent::parse("start r1 3"), None);
     }
 }

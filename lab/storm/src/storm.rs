@@ -60,7 +60,8 @@ pub struct StormResult {
     pub restarts: usize,
     /// The number of times that a run was parked after three hits, and resumed.
     pub resumes: u32,
-    /// The milliseconds from each kill to the next agent of the run.
+    /// The milliseconds from each kill to the next agent of the run, if nothing else disturbed it: the next claim started the agent, and no server was
+    /// away meanwhile.
     pub takeovers_ms: Vec<u64>,
     /// How long the storm took, in seconds.
     pub took_s: u64,
@@ -87,6 +88,8 @@ struct RunState {
     iteration: u32,
     /// The worker of the last agent.
     owner: Option<String>,
+    /// The number of its claim.
+    claim: u32,
     /// The faults since an agent began a new iteration.
     hits: u32,
     has_last_end: bool,
@@ -125,6 +128,8 @@ struct Storm<'a> {
     strikes: Vec<Strike>,
     undos: Vec<(Instant, Undo)>,
     next: Instant,
+    /// The time of the last kill or start of a server.
+    server_changed: Instant,
     turn_until: Instant,
     most_hits: u32,
     runs: BTreeMap<String, RunState>,
@@ -164,6 +169,7 @@ pub fn run(plan: &Plan, given_up: &AtomicBool, progress: impl Fn(usize)) -> Stor
         strikes: Vec::new(),
         undos: Vec::new(),
         next: begun,
+        server_changed: begun,
         turn_until: begun + TURN,
         most_hits: 1,
         runs: BTreeMap::new(),
@@ -290,22 +296,26 @@ impl Storm<'_> {
         let now = Instant::now();
         if let AgentEvent::Start { run, iteration, .. } = &event {
             let worker = event.worker().unwrap_or_default().to_owned();
+            let claim = event.claim().unwrap_or_default();
+            let state = self.runs.entry(run.clone()).or_default();
+            let is_next = claim == state.claim + 1;
+            state.claim = claim;
+            if *iteration > state.iteration {
+                (state.iteration, state.hits) = (*iteration, 0);
+            }
+            state.owner = Some(worker.clone());
             for strike in &mut self.strikes {
                 if strike.worker == worker || !strike.runs.contains(run) {
                     continue;
                 }
                 strike.runs.retain(|it| it != run);
                 strike.has_takeover = true;
-                if strike.fault == Fault::KillWorker {
+                let is_disturbed = self.server_changed >= strike.at;
+                if strike.fault == Fault::KillWorker && is_next && !is_disturbed {
                     let took = now.duration_since(strike.at).as_millis();
                     self.takeovers.push(u64::try_from(took).unwrap_or(u64::MAX));
                 }
             }
-            let state = self.runs.entry(run.clone()).or_default();
-            if *iteration > state.iteration {
-                (state.iteration, state.hits) = (*iteration, 0);
-            }
-            state.owner = Some(worker);
         }
         if let AgentEvent::End { run, iteration, .. } = &event {
             let state = self.runs.entry(run.clone()).or_default();
@@ -325,6 +335,7 @@ impl Storm<'_> {
             match undo {
                 Undo::StartServer(number) => {
                     self.fleet.servers.start_again(&self.fleet.sandbox, number);
+                    self.server_changed = now;
                     let servers = &self.fleet.servers;
                     match poll_until(LONG, || servers.is_reachable(number).then_some(())) {
                         Some(()) => self.count(Fault::KillServer, true),
@@ -514,6 +525,7 @@ impl Storm<'_> {
         if !is_calm || !self.undos.is_empty() {
             return false;
         }
+        self.server_changed = now;
         let number = self.random.index(self.plan.servers);
         let end = self.fleet.servers.kill(number);
         if end.signal() != Some(Signal::KILL.as_raw()) {

@@ -238,6 +238,8 @@ impl Server {
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                // Otherwise each response waits 40 ms for an acknowledgement.
+                stream.set_nodelay(true).unwrap();
                 let (received, respond) = (Arc::clone(&received), Arc::clone(&respond));
                 connections.spawn(async move {
                     // A client that is gone ends its connection.

@@ -152,6 +152,9 @@ impl Proxy {
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
+                    for stream in [&client, &server] {
+                        stream.set_nodelay(true).unwrap();
+                    }
                     tokio::spawn(pass_on(client, server, its.0.clone(), its.1.clone()));
                 }
             }
