@@ -608,7 +608,7 @@ async fn hanging_start() {
     options.mcp_servers = vec![programs.server("one").time_limit(never)];
     let mut talk = Talk::new(options.clone());
     talk.send("go");
-    wait_for("the start", || guard.hangs().is_some()).await;
+    wait_for("the start", || guard.hangs()).await;
     let interrupt = talk.conversation.interrupt(QueuedMessages::Keep);
     interrupt.await.unwrap();
     assert_eq!(talk.end().await.reason, EndReason::Interrupted);
