@@ -65,7 +65,9 @@ impl Score {
             row(fault.name(), &|storm| storm.landed(fault).to_string());
         }
         row("runs", &|storm| storm.runs.to_string());
-        row("parked and resumed", &|storm| storm.resumes.to_string());
+        row("resumed after three hits", &|storm| {
+            storm.resumes.to_string()
+        });
         row("committed iterations", &|storm| {
             storm.iterations.to_string()
         });

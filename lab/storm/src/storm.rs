@@ -28,9 +28,12 @@ const PROBE: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
 /// The number of hits without progress after which a run is left alone. A run is parked after three claims without progress.
 const MAX_HITS: u32 = 2;
-/// The reason of a run that is parked, because a worker was hit a third time before its agent was seen.
-const PARKED: &str = "three claims in a row completed no iteration";
-/// The maximum number of times that a parked run is resumed.
+/// The reasons of a run that was hit three times in an iteration: once before the storm saw its agent.
+const THREE_HITS: [&str; 2] = [
+    "three claims in a row completed no iteration",
+    "stuck: 3 crashes in a row",
+];
+/// The maximum number of times that such a run is resumed.
 const MAX_RESUMES: u32 = 5;
 
 /// The number of faults of one kind.
@@ -58,7 +61,7 @@ pub struct StormResult {
     pub starts: usize,
     /// The number of workers that ended without a signal of the storm, because a server was away when they started.
     pub restarts: usize,
-    /// The number of times that a run was parked after three hits, and resumed.
+    /// The number of times that a run ended or was parked after three hits, and was resumed.
     pub resumes: u32,
     /// The milliseconds from each kill to the next agent of the run, if nothing else disturbed it: the next claim started the agent, and no server was
     /// away meanwhile.
@@ -93,7 +96,7 @@ struct RunState {
     /// The faults since an agent began a new iteration.
     hits: u32,
     has_last_end: bool,
-    /// How often it was parked and resumed.
+    /// How often it was resumed after three hits.
     resumes: u32,
     /// Its state and whether it ended with exit code 0, once it is over.
     over: Option<(String, bool)>,
@@ -452,7 +455,8 @@ impl Storm<'_> {
                 continue;
             };
             found.owner = None;
-            if row["reason"] == PARKED && found.resumes < MAX_RESUMES {
+            let is_by_rule = THREE_HITS.iter().any(|reason| row["reason"] == *reason);
+            if is_by_rule && found.resumes < MAX_RESUMES {
                 // If the server is away, the next list shows the run again.
                 let resume = self.fleet.command(&["resume", run]).run(LONG);
                 found.resumes += u32::from(resume.code() == Some(0));
