@@ -9,7 +9,7 @@
 //! file outside ([`AgentEvent`]). Meanwhile the storm causes faults ([`Fault`]) at random moments. A fault counts only after it was seen to land: the
 //! worker died by the signal and another worker's agent started for its run, the kernel reported that the worker is stopped, a socket was closed.
 //!
-//! Afterwards [`judge`] compares the lines of the agents with the branch of each run, as `rlm fleet fetch` brings it: no committed iteration is lost, none
+//! Afterwards [`judge()`] compares the lines of the agents with the branch of each run, as `rlm fleet fetch` brings it: no committed iteration is lost, none
 //! is done twice, two agents of a run are never alive at the same time, and each run ends. At last no process is left.
 //!
 //! # Non-goals
