@@ -72,8 +72,9 @@ impl RunState {
         matches!(self, Self::Running | Self::Paused)
     }
 
-    /// Returns the state of a run with a readable head.
-    pub(crate) fn of(head: &RunHead, is_live: bool) -> Self {
+    /// Returns the state of a run with a readable head. `is_live` is whether a process works on it.
+    #[must_use]
+    pub fn of(head: &RunHead, is_live: bool) -> Self {
         match &head.machine.end {
             _ if is_live && head.machine.awaits_person() => Self::Paused,
             _ if is_live => Self::Running,

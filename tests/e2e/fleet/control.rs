@@ -35,6 +35,11 @@ impl Fleet {
         })
     }
 
+    /// Returns the report of the run, as another machine reads it.
+    fn report(&self) -> Value {
+        serde_json::from_str(&self.tell(&["report", "r1", "--json"])).unwrap()
+    }
+
     fn wait_for_status(&self, what: &str) {
         wait_for(format_args!("the status {what:?}"), LONG, || {
             self.tell(&["status", "r1"]).contains(what).then_some(())
@@ -74,9 +79,18 @@ fn f6_run_is_steered_paused_resumed_and_stopped_from_another_machine() {
         second.contains("use tabs") && second.contains("mind the docs"),
         "{second}"
     );
+    assert_eq!(fleet.report()["state"], "running");
     let stopped = fleet.tell(&["stop", "r1"]);
     assert!(stopped.contains("r1: stopped by a person"), "{stopped}");
     assert_eq!(fleet.wait().1, 7);
+    let report = fleet.report();
+    assert_eq!(report["state"], "stopped");
+    assert_eq!(report["attempts"].as_array().unwrap().len(), 2, "{report}");
+    let steers = report["steers"].as_array().unwrap().iter();
+    let texts: Vec<_> = steers.map(|steer| steer["text"].as_str()).collect();
+    assert_eq!(texts, [Some("use tabs"), Some("mind the docs")]);
+    let written = fleet.tell(&["report", "r1"]);
+    assert!(written.starts_with("rlm-r1.html ("), "{written}");
     let late = fleet.elsewhere(&["steer", "r1", "too late"]).run(LONG);
     let late = late.expect_code(10).stderr;
     assert!(late.contains("rlm fleet resume r1"), "{late}");

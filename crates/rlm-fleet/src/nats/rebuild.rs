@@ -90,12 +90,28 @@ impl Needed {
     }
 }
 
+impl Fleet {
+    /// Reads the parts of a run as the last record leaves it. Changes nothing, and works while a worker owns the run.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] if the fleet has no such run. [`Error::is_unavailable`] if the server does not answer. Another error if a record is missing,
+    /// damaged or newer than this program.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn parts(&self, run: &RunId) -> Result<RunParts, Error> {
+        let last = self.last_known(run).await?;
+        let journal = RunJournal::new(self, run).await?;
+        journal.parts(last.facts.seq).await
+    }
+}
+
 impl RunJournal {
-    /// Reads all records of the run up to the claim with the number `claim`.
+    /// Reads all records of the run up to the one with the number `last`.
     ///
     /// # Errors
     /// [`Error::is_unavailable`] if the server does not answer; another error if a record is missing, damaged or newer than this program.
-    pub(super) async fn parts(&self, claim: u64) -> Result<RunParts, Error> {
+    pub(super) async fn parts(&self, last: u64) -> Result<RunParts, Error> {
         let run = self.run.as_str();
         let damaged = |why: &str| Error::damaged(run, why);
         let first = self.next(1).await?;
@@ -109,9 +125,9 @@ impl RunJournal {
         let (mut records, mut blobs) = (Vec::new(), BTreeMap::new());
         let (mut code, mut newest) = (base_code.clone(), Seq::ZERO);
         let (mut taken_over, mut changes, mut resumed_at) = (true, Vec::new(), 0);
-        while seq < claim {
+        while seq < last {
             let next = self.next(seq + 1).await?;
-            let record = next.ok_or_else(|| damaged("its claim is missing"))?;
+            let record = next.ok_or_else(|| damaged("a record is missing"))?;
             seq = record.facts.seq;
             needed.add(run, &record)?;
             let (kind, blob, save) = (

@@ -103,6 +103,14 @@ impl FleetRun {
     pub(crate) fn logs(&self, _: &crate::args::LogsArgs) -> Result<ExitCode, Failure> {
         match *self {}
     }
+
+    pub(crate) fn report(
+        &self,
+        _: &Path,
+        _: &crate::args::ReportArgs,
+    ) -> Result<ExitCode, Failure> {
+        match *self {}
+    }
 }
 
 /// Works on a claimed run. A worker starts this program for it.

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use rlm_report::{CommandLineTerms, collect, json, page};
 use rlm_store::git::own_files::{BEGINNING, begins_report};
-use rlm_store::{RunId, Timeline, state_dir};
+use rlm_store::{Project, RunId, Timeline, state_dir};
 use rlm_text::escape::plain;
 use uuid::Uuid;
 
 use crate::agents;
 use crate::args::ReportArgs;
+use crate::command::fleet::FleetRun;
 use crate::command::{pick, select, written};
 use crate::exit::{Code, Failure};
 use crate::hint::quoted;
@@ -21,10 +22,23 @@ use crate::render::{json_line, permission_text};
 use crate::session::refuse_inside;
 
 pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
+    if let Some(target) = FleetRun::named(directory, args.run.as_deref())? {
+        return target.report(directory, args);
+    }
     let run = pick::named(directory, !args.json, args.run.as_deref())?;
     let (project, run) = select::named_or_newest(directory, run.as_deref())?;
-    let run = run.id;
-    let timeline = project.timeline(&run)?;
+    let timeline = project.timeline(&run.id)?;
+    report(directory, &project, timeline, args)
+}
+
+/// Prints the report of a run, or writes the page.
+pub(super) fn report(
+    directory: &Path,
+    project: &Project,
+    timeline: Timeline,
+    args: &ReportArgs,
+) -> Result<ExitCode, Failure> {
+    let run = timeline.head.run.clone();
     if args.json {
         let line = format!("{}\n", json_line(&json(&timeline, exit_code(&timeline))));
         return Ok(written(line.as_bytes()));
@@ -48,7 +62,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     let takes_it_in =
         !is_named && timeline.head.settings.commit && timeline.head.settings.worktree.is_none();
     let wording = terms(&timeline);
-    let page = page(&collect(&project, timeline, wording));
+    let page = page(&collect(project, timeline, wording));
     let Some(target) = target else {
         return Ok(written(page.as_bytes()));
     };

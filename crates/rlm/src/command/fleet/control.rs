@@ -17,9 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::on_fleet;
 use super::show::RowView;
-use crate::args::{FleetDrainArgs, FleetResumeArgs, LogsArgs, StopArgs};
+use super::submit::StagedProject;
+use super::worker::{check_out, replicated};
+use crate::args::{FleetDrainArgs, FleetResumeArgs, LogsArgs, ReportArgs, StopArgs};
 use crate::command::live::{self, DEFAULT_WAIT};
-use crate::command::{limit_change, select};
+use crate::command::{limit_change, report, select};
 use crate::exit::{Code, Failure};
 use crate::render::Screen;
 use crate::session::Session;
@@ -342,6 +344,20 @@ impl FleetRun {
         let shown = StatusView { row, live };
         render::print(json, &shown);
         Ok(Code::Done.into())
+    }
+
+    /// Writes the report of the run from a copy of its saved state. The transcripts stay on the worker.
+    pub(crate) fn report(&self, directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
+        let parts = self.fleet.parts(&self.run);
+        let parts = self.runtime.block_on(self.fleet.permitted(parts))?;
+        let place = StagedProject::new()?;
+        let tree = place.0.join(self.run.as_str());
+        let project = check_out(&tree, &self.run, parts.code.as_ref())?;
+        project.unpack_claimed(&self.run, self.last.facts.epoch, replicated(parts))?;
+        let mut timeline = project.timeline(&self.run)?;
+        let is_live = !self.last.is_over() && !self.last.is_queued();
+        timeline.state = RunState::of(&timeline.head, is_live);
+        report::report(directory, &project, timeline, args)
     }
 
     /// Prints the events of the run while a worker works on it, until the run ends. They are not stored.

@@ -160,11 +160,11 @@ pub(super) fn code(project: &Project) -> Result<(String, Vec<u8>), Failure> {
     Ok((commit, bundle))
 }
 
-/// A temporary directory in which the new run is saved before it is packed. Dropping it removes the directory.
-struct StagedProject(PathBuf);
+/// A temporary directory in which a run is saved before it is packed, or after it was fetched. Dropping it removes the directory.
+pub(super) struct StagedProject(pub(super) PathBuf);
 
 impl StagedProject {
-    fn new() -> Result<Self, Failure> {
+    pub(super) fn new() -> Result<Self, Failure> {
         let name = format!("rlm-fleet-{}", uuid::Uuid::new_v4().simple());
         let path = std::env::temp_dir().join(name);
         let made = state_dir::make_private_directory(&path);
