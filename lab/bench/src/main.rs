@@ -16,6 +16,7 @@ mod b12;
 mod b13;
 mod b14;
 mod b15;
+mod b16;
 mod b17;
 mod b18;
 mod b2;
@@ -45,7 +46,7 @@ use crate::harness::{Bench, MEASURED, Machine, Outcome, Plan, Result, Scale};
 static ALLOCATOR: sys::CountingAllocator = sys::CountingAllocator;
 
 /// The benches that run if the command line names none.
-const BENCHES: [&Bench; 18] = [
+const BENCHES: [&Bench; 19] = [
     &b1::BENCH,
     &b2::BENCH,
     &b3::BENCH,
@@ -62,6 +63,7 @@ const BENCHES: [&Bench; 18] = [
     &b13::BENCH,
     &b14::BENCH,
     &b15::BENCH,
+    &b16::BENCH,
     &b17::BENCH,
     &b18::BENCH,
 ];

@@ -45,6 +45,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
             "checkpoint-store",
             "interrupt-stack",
             "loop-state",
+            "rlm-fleet",
             "rlm-store",
         ],
         &[],

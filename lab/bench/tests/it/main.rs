@@ -54,7 +54,7 @@ fn every_bench_prints_tables_and_writes_json() {
         ids,
         [
             "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b10", "b10-git", "b11", "b12",
-            "b13", "b14", "b15", "b17", "b18"
+            "b13", "b14", "b15", "b16", "b17", "b18"
         ]
     );
 }
