@@ -19,6 +19,8 @@ mod server;
 #[cfg(feature = "fleet")]
 mod show;
 #[cfg(feature = "fleet")]
+mod staged;
+#[cfg(feature = "fleet")]
 mod submit;
 #[cfg(feature = "fleet")]
 mod work;
@@ -104,11 +106,10 @@ impl FleetRun {
         match *self {}
     }
 
-    pub(crate) fn report(
+    pub(crate) fn with_timeline<T>(
         &self,
-        _: &Path,
-        _: &crate::args::ReportArgs,
-    ) -> Result<ExitCode, Failure> {
+        _: impl FnOnce(&rlm_store::Project, rlm_store::Timeline) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         match *self {}
     }
 }

@@ -23,7 +23,8 @@ use crate::session::refuse_inside;
 
 pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
     if let Some(target) = FleetRun::named(directory, args.run.as_deref())? {
-        return target.report(directory, args);
+        return target
+            .with_timeline(|project, timeline| report(directory, project, timeline, args));
     }
     let run = pick::named(directory, !args.json, args.run.as_deref())?;
     let (project, run) = select::named_or_newest(directory, run.as_deref())?;
@@ -32,7 +33,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
 }
 
 /// Prints the report of a run, or writes the page.
-pub(super) fn report(
+fn report(
     directory: &Path,
     project: &Project,
     timeline: Timeline,

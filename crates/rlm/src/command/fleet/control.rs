@@ -9,7 +9,7 @@ use cancellable_sleep::SleepGate;
 use loop_runner::control::{self, EndReport, Response, Status};
 use loop_state::{Request, RuleChange, StopTiming, Timestamp, times};
 use rlm_fleet::nats::{Fleet, FleetAddress, OwnerState, QueuedStop, RunRow, StoredRecord};
-use rlm_store::{Project, RunId, RunState};
+use rlm_store::{Project, RunId, RunState, Timeline};
 use rlm_text::duration;
 use rlm_text::escape::plain;
 use serde_json::json;
@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::on_fleet;
 use super::show::RowView;
-use super::submit::StagedProject;
+use super::staged::StagedProject;
 use super::worker::{check_out, replicated};
-use crate::args::{FleetDrainArgs, FleetResumeArgs, LogsArgs, ReportArgs, StopArgs};
+use crate::args::{FleetDrainArgs, FleetResumeArgs, LogsArgs, StopArgs};
 use crate::command::live::{self, DEFAULT_WAIT};
-use crate::command::{limit_change, report, select};
+use crate::command::{limit_change, select};
 use crate::exit::{Code, Failure};
 use crate::render::Screen;
 use crate::session::Session;
@@ -346,8 +346,11 @@ impl FleetRun {
         Ok(Code::Done.into())
     }
 
-    /// Writes the report of the run from a copy of its saved state. The transcripts stay on the worker.
-    pub(crate) fn report(&self, directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
+    /// Passes the timeline of the run, and a project with a copy of its saved state. The transcripts stay on the worker.
+    pub(crate) fn with_timeline<T>(
+        &self,
+        use_it: impl FnOnce(&Project, Timeline) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let parts = self.fleet.parts(&self.run);
         let parts = self.runtime.block_on(self.fleet.permitted(parts))?;
         let place = StagedProject::new()?;
@@ -357,7 +360,7 @@ impl FleetRun {
         let mut timeline = project.timeline(&self.run)?;
         let is_live = !self.last.is_over() && !self.last.is_queued();
         timeline.state = RunState::of(&timeline.head, is_live);
-        report::report(directory, &project, timeline, args)
+        use_it(&project, timeline)
     }
 
     /// Prints the events of the run while a worker works on it, until the run ends. They are not stored.

@@ -1,13 +1,14 @@
 //! `rlm fleet init` and `rlm fleet run`: create a fleet, and submit a run to it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::Runner;
 use rlm_fleet::nats::{Asset, AssetState, FleetOptions, NewRun, RunSummary, Submitted};
-use rlm_store::{Project, PromptSource, RunId, Settings, WorkingTreeLock, state_dir};
+use rlm_store::{Project, PromptSource, RunId, Settings, WorkingTreeLock};
 
 use super::server::on_fleet;
+use super::staged::StagedProject;
 use crate::args::{FleetInitArgs, FleetRunArgs, RunArgs};
 use crate::command::run::new_id;
 use crate::config::{self, Layers};
@@ -158,23 +159,4 @@ pub(super) fn code(project: &Project) -> Result<(String, Vec<u8>), Failure> {
     let bundle = project.bundle_commit(&commit, None)?;
     let bundle = bundle.ok_or_else(|| usage("its commit has no history"))?;
     Ok((commit, bundle))
-}
-
-/// A temporary directory in which a run is saved before it is packed, or after it was fetched. Dropping it removes the directory.
-pub(super) struct StagedProject(pub(super) PathBuf);
-
-impl StagedProject {
-    pub(super) fn new() -> Result<Self, Failure> {
-        let name = format!("rlm-fleet-{}", uuid::Uuid::new_v4().simple());
-        let path = std::env::temp_dir().join(name);
-        let made = state_dir::make_private_directory(&path);
-        made.map_err(|e| Failure::failed(format!("can't create `{}`: {e}", path.display())))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for StagedProject {
-    fn drop(&mut self) {
-        let _stays = state_dir::remove_tree(&self.0);
-    }
 }
