@@ -485,6 +485,24 @@ fn control(runtime: &Runtime, place: &Place, plan: &Plan, outcome: &mut Outcome)
     Ok(())
 }
 
+/// Saves by all runs at the same time, each in a thread, and returns the saves a second.
+fn saves_a_second<T: Send>(
+    runs: &mut [T],
+    save: impl Fn(&mut T) -> Result<()> + Sync,
+) -> Result<Option<f64>> {
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let save = &save;
+        let saving = { runs.iter_mut() }.map(|run| scope.spawn(move || save(run)));
+        let saving: Vec<_> = saving.collect();
+        saving.into_iter().try_for_each(|saving| {
+            let ended = saving.join();
+            ended.map_err(|_| "a thread of saves panicked")?
+        })
+    })?;
+    Ok(Some((RUNS * SAVES) as f64 / begun.elapsed().as_secs_f64()))
+}
+
 fn events(runtime: &Runtime, place: &Place, plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let mut owners = Vec::new();
     let mut others = Vec::new();
@@ -493,34 +511,13 @@ fn events(runtime: &Runtime, place: &Place, plan: &Plan, outcome: &mut Outcome) 
         owners.push(Owner::new(runtime, place, &name)?);
         others.push(runtime.block_on(BareRun::new(place, &name))?);
     }
-    let rate = |time: Duration| Some((RUNS * SAVES) as f64 / time.as_secs_f64());
     let turns = vec![
         Turn::new(OURS, Role::Ours, |_| {
-            let begun = Instant::now();
-            std::thread::scope(|scope| {
-                let saving = owners.iter_mut();
-                let saving = saving.map(|owner| scope.spawn(|| owner.save(&place.record)));
-                let saving: Vec<_> = saving.collect();
-                saving.into_iter().try_for_each(|saving| {
-                    let ended = saving.join();
-                    ended.map_err(|_| "a thread of saves panicked")?
-                })
-            })?;
-            Ok(rate(begun.elapsed()))
+            saves_a_second(&mut owners, |owner| owner.save(&place.record))
         }),
         Turn::new(BARE, Role::Floor, |_| {
-            let begun = Instant::now();
-            std::thread::scope(|scope| {
-                let saving = others.iter_mut();
-                let saving = saving
-                    .map(|it| scope.spawn(|| runtime.block_on(it.save(place.record.as_bytes()))));
-                let saving: Vec<_> = saving.collect();
-                saving.into_iter().try_for_each(|saving| {
-                    let ended = saving.join();
-                    ended.map_err(|_| "a thread of saves panicked")?
-                })
-            })?;
-            Ok(rate(begun.elapsed()))
+            let record = place.record.as_bytes();
+            saves_a_second(&mut others, |other| runtime.block_on(other.save(record)))
         }),
     ];
     let rounds = plan.scale.pick(60, 12, 1);
