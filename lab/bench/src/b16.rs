@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "bench";
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
-    let Some(program) = server_program() else {
+    let Some(program) = rlm_tests::nats::server_program() else {
         let why = "there is no NATS server; run `cargo xtask tools --install`";
         outcome.skip("b16", &why);
         return Ok(());
@@ -68,17 +68,6 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     saves(&runtime, &place, plan, outcome)?;
     control(&runtime, &place, plan, outcome)?;
     events(&runtime, &place, plan, outcome)
-}
-
-/// Finds the server that `NATS_SERVER_OF_TESTS` names, or the one that `cargo xtask tools --install` downloaded.
-fn server_program() -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os("NATS_SERVER_OF_TESTS") {
-        return Some(given.into());
-    }
-    let own = std::env::current_exe().ok()?;
-    let places = own.ancestors();
-    let mut places = places.map(|place| place.join("tools/nats-server/nats-server"));
-    places.find(|place| place.is_file())
 }
 
 /// A server that writes each record to its disk before it confirms it.

@@ -47,6 +47,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
             "loop-state",
             "rlm-fleet",
             "rlm-store",
+            "rlm-tests",
         ],
         &[],
     ),
