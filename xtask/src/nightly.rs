@@ -52,8 +52,9 @@ const LONG: [(&str, ci::Stage); 16] = [
     ("live", |_| live::run(&live::Arguments::default())),
     ("survivors", |_| survivors::hundred()),
     ("fleet-storm", |workspace| {
-        let mut tally = STORM_CONTROLS.run(FULL);
-        tally += fleet_storm::thousand(workspace);
+        // The storm installs the server that the controls need.
+        let mut tally = fleet_storm::thousand(workspace);
+        tally += STORM_CONTROLS.run(FULL);
         tally
     }),
     ("lab", |_| lab::nightly()),

@@ -24,7 +24,7 @@ fn finds(
 
 /// A frozen worker can do nothing about its agent.
 #[test]
-#[ignore = "takes a minute: cargo xtask nightly --only fleet-storm"]
+#[ignore = "takes half a minute: cargo xtask nightly --only fleet-storm"]
 fn f3_judge_sees_two_agents_of_a_run_if_the_guard_has_no_kill_time() {
     let is_overlap = |it: &Finding| matches!(it, Finding::Overlap { .. });
     let found = finds(Fault::FreezeWorker, "NeverKill", (2, 9000), is_overlap);
