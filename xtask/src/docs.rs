@@ -28,7 +28,7 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
     tally
 }
 
-/// Checks the texts without a compiler. The stage `doctests` builds the documentation of the libraries.
+/// Checks the texts without a compiler. The stage `doctests` builds the public documentation of the published libraries.
 pub(crate) fn check_texts(workspace: &Workspace) -> Tally {
     let mut tally = judge("examples of the READMEs", unread(workspace));
     tally += judge("links", links::broken(&workspace.root));

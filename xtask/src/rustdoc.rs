@@ -1,5 +1,5 @@
-//! A stand-in for rustdoc, for the stage `doctests`: when cargo runs the examples of a library, it also builds the documentation of the library.
-//! rustdoc then reads the libraries that the stage `build` compiled. `cargo doc` would compile all of them once more for rustdoc alone.
+//! A stand-in for rustdoc, for the stage `doctests`: when cargo runs the examples of a published library, it also builds the library's public
+//! documentation. rustdoc then reads the libraries that the stage `build` compiled. `cargo doc` would compile all of them once more for rustdoc alone.
 //! If neither the library nor what it uses changed since both passed, it does nothing, and prints what it printed then.
 
 use std::collections::BTreeSet;
@@ -7,17 +7,20 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::{env, io};
+use std::{env, io, thread};
 
 use fs_err as fs;
 
 use crate::command::{self, Show};
 use crate::test::unchanged;
+use crate::workspace::Workspace;
 
 /// The variable with the real rustdoc. Cargo and its stand-ins have it.
 const REAL: &str = "XTASK_RUSTDOC";
 /// The directory of the documentation, which nobody reads.
 const DIRECTORY: &str = "XTASK_RUSTDOC_DIRECTORY";
+/// The directories of the published packages, in the form of `PATH`.
+const PUBLISHED: &str = "XTASK_RUSTDOC_PUBLISHED";
 
 /// The options of cargo that are only for tests, and whether each has a value.
 const FOR_TESTS: [(&str, bool); 7] = [
@@ -31,12 +34,19 @@ const FOR_TESTS: [(&str, bool); 7] = [
 ];
 
 /// Makes cargo start this program as its rustdoc.
-pub(crate) fn also_document(cargo: &mut Command, directory: &OsStr) -> Result<(), String> {
+pub(crate) fn also_document(
+    cargo: &mut Command,
+    workspace: &Workspace,
+    directory: &Path,
+) -> Result<(), String> {
     let this = env::current_exe().map_err(|error| format!("can't find this program: {error}"))?;
     let sysroot = command::run("rustc", &["--print", "sysroot"], command::Show::Never);
     let real = Path::new(sysroot.stdout.trim()).join("bin/rustdoc");
     cargo.env("RUSTDOC", this).env(REAL, real);
     cargo.env(DIRECTORY, directory);
+    let folders = workspace.published().map(|package| &package.folder);
+    let folders = env::join_paths(folders).map_err(|error| error.to_string())?;
+    cargo.env(PUBLISHED, folders);
     Ok(())
 }
 
@@ -56,27 +66,36 @@ pub(crate) fn run_if_stand_in() -> Option<ExitCode> {
     }
     let rustdoc = || {
         let mut rustdoc = Command::new(&real);
-        rustdoc.env_remove(REAL).env_remove(DIRECTORY);
+        for variable in [REAL, DIRECTORY, PUBLISHED] {
+            rustdoc.env_remove(variable);
+        }
         rustdoc
     };
-    let documentation = documentation(&arguments).map(|arguments| {
-        let mut rustdoc = rustdoc();
-        rustdoc.args(arguments);
-        // Private items have links too. rustdoc still reports a public page that links to a private item.
-        rustdoc.args(["--document-private-items", "-Dwarnings", "--out-dir"]);
-        rustdoc.arg(&directory);
-        std::thread::spawn(move || command::finish(&mut rustdoc, Show::Never))
-    });
-    let Some(documentation) = documentation else {
+    let Some(documentation) = documentation(&arguments) else {
         let status = rustdoc().args(&arguments).status();
         return Some(exit_code(status.is_ok_and(|status| status.success())));
     };
+    let published = env::var_os(PUBLISHED).unwrap_or_default();
+    let is_published =
+        |it: &Inputs| env::split_paths(&published).any(|folder| folder == it.package);
+    let documentation = inputs.as_ref().is_some_and(is_published).then(|| {
+        let mut rustdoc = rustdoc();
+        // `cargo xtask nightly` also checks the links of private items, which take the larger part of the time.
+        rustdoc
+            .args(documentation)
+            .args(["-Dwarnings", "--out-dir"]);
+        rustdoc.arg(&directory);
+        thread::spawn(move || command::finish(&mut rustdoc, Show::Never))
+    });
     let tests = command::finish(rustdoc().args(&arguments), Show::AsItComes);
-    let documentation = documentation.join().expect("a command does not panic");
-    if !documentation.success {
-        let _closed = std::io::stderr().write_all(documentation.output.as_bytes());
-    }
-    let success = tests.success && documentation.success;
+    let documented = documentation.is_none_or(|documentation| {
+        let documentation = documentation.join().expect("a command does not panic");
+        if !documentation.success {
+            let _closed = std::io::stderr().write_all(documentation.output.as_bytes());
+        }
+        documentation.success
+    });
+    let success = tests.success && documented;
     // Nothing tested a file that changed in between.
     if let (true, Some(state), Some(passed)) = (success && before == state(), before, passed) {
         let printed = tests.stdout;

@@ -145,12 +145,12 @@ fn build_examples(variables: &[Variable]) -> Tally {
     }
 }
 
-/// Runs the doctests with the libraries that [`build`] compiled, and builds their documentation without a warning.
+/// Runs the doctests with the libraries that [`build`] compiled, and builds the public documentation of the published ones without a warning.
 pub(crate) fn doctests_built(workspace: &Workspace) -> Tally {
     let mut test = doctest_command(&clippy::variables_of_built_tests());
     let directory = workspace.root.join("target/xtask-doc");
     let what = "the doctests and the documentation";
-    match rustdoc::also_document(&mut test, directory.as_os_str()) {
+    match rustdoc::also_document(&mut test, workspace, &directory) {
         Ok(()) => ended_doctests(&mut test, Show::OnFailure, what),
         Err(error) => Tally::failed(format!("doctests: {error}")),
     }
