@@ -1,6 +1,7 @@
 //! A run that this process works on.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,7 +101,15 @@ impl Runner {
     ///
     /// Dropping the future releases the working tree. Normally the run then doesn't exist, and its name is free. If its first save had already begun,
     /// the run exists, and [`open`](Self::open) can open it.
-    pub async fn create(
+    pub fn create(
+        work_tree: WorkingTreeLock,
+        settings: Settings,
+        options: RunnerOptions,
+    ) -> impl Future<Output = Result<(Self, RunEventReceiver), Error>> + Send {
+        compiled_here(Self::create_run(work_tree, settings, options))
+    }
+
+    async fn create_run(
         work_tree: WorkingTreeLock,
         settings: Settings,
         options: RunnerOptions,
@@ -188,7 +197,14 @@ impl Runner {
     ///
     /// Dropping the future releases the run and the working tree. The saved state stays as it was. Damaged files are possibly set aside already, and
     /// a prompt of the new settings is possibly stored already, which does no harm.
-    pub async fn open(
+    pub fn open(
+        work_tree: WorkingTreeLock,
+        options: RunnerOptions,
+    ) -> impl Future<Output = Result<(Self, RunEventReceiver), Error>> + Send {
+        compiled_here(Self::open_run(work_tree, options))
+    }
+
+    async fn open_run(
         work_tree: WorkingTreeLock,
         mut options: RunnerOptions,
     ) -> Result<(Self, RunEventReceiver), Error> {
@@ -368,19 +384,21 @@ impl Runner {
     /// # Cancel safety
     ///
     /// Dropping the future ends all processes of the run; the run can be resumed as after a crash.
-    pub async fn run(
+    pub fn run(
         mut self,
         drivers: DriverFactory,
         control: mpsc::Receiver<RunControl>,
-    ) -> Result<RunOutcome, Error> {
-        self.processes.drivers = Drivers::new(drivers);
-        self.requests = RequestQueue::new(control, self.open_socket());
-        let countdown = run_countdown(self.control.shutdown.subscribe(), self.events.clone());
-        tokio::select! {
-            biased;
-            result = self.run_to_end() => result,
-            never = countdown => match never {},
-        }
+    ) -> impl Future<Output = Result<RunOutcome, Error>> + Send {
+        compiled_here(async move {
+            self.processes.drivers = Drivers::new(drivers);
+            self.requests = RequestQueue::new(control, self.open_socket());
+            let countdown = run_countdown(self.control.shutdown.subscribe(), self.events.clone());
+            tokio::select! {
+                biased;
+                result = self.run_to_end() => result,
+                never = countdown => match never {},
+            }
+        })
     }
 
     async fn run_to_end(mut self) -> Result<RunOutcome, Error> {
@@ -450,4 +468,12 @@ impl Runner {
 /// Creates the place of the guard that starts before its program is needed.
 fn warm_guard(project: &Project, saved: &RunHead) -> WarmGuard {
     WarmGuard::new(&scope_in(project.tree(), &saved.scope))
+}
+
+/// Boxes a future, so that its code is generated in this crate. The code of an `async fn`, and of all that it awaits, is otherwise generated again in each
+/// crate that awaits it; for a run, that took three seconds a program.
+fn compiled_here<'a, T>(
+    future: impl Future<Output = T> + Send + 'a,
+) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> {
+    Box::pin(future)
 }
