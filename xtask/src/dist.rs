@@ -3,6 +3,8 @@
 //! else the time of the commit.
 //!
 //! The guard needs no file of its own: `rlm` starts itself as the guard.
+//!
+//! With `--lab`, it builds the lab instead, as one program without an archive.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,6 +31,17 @@ pub(crate) struct Arguments {
     /// The platform, as rustc names it [default: this one].
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
+    /// Build the lab instead: one static program, which scores any loop runner on a machine without cargo
+    #[arg(long, conflicts_with = "is_static")]
+    lab: bool,
+}
+
+/// A program to build.
+struct Program<'a> {
+    package: &'a str,
+    name: &'static str,
+    features: &'static str,
+    is_static: bool,
 }
 
 const SHELLS: [(&str, &str); 5] = [
@@ -39,10 +52,24 @@ const SHELLS: [(&str, &str); 5] = [
     ("zsh", "_rlm"),
 ];
 
+/// Builds and tries the lab as one static program.
+pub(crate) fn lab_program(workspace: &Workspace) -> Tally {
+    let arguments = Arguments {
+        lab: true,
+        is_static: false,
+        target: None,
+    };
+    run(workspace, &arguments)
+}
+
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
-    match try_run(workspace, arguments) {
-        Ok(archive) => {
-            println!("{}", archive.display());
+    let built = match arguments.lab {
+        true => lab(workspace, arguments),
+        false => try_run(workspace, arguments),
+    };
+    match built {
+        Ok(file) => {
+            println!("{}", file.display());
             Tally::passed(1)
         }
         Err(why) => Tally::failed(format!("dist: {why}")),
@@ -75,7 +102,7 @@ impl Stamp {
             commit: commit.map(|it| if clean { it } else { format!("{it}+") }),
             time: time
                 .parse()
-                .map_err(|_| format!("SOURCE_DATE_EPOCHis not a number of seconds: `{time}`"))?,
+                .map_err(|_| format!("SOURCE_DATE_EPOCH is not a number of seconds: `{time}`"))?,
         })
     }
 
@@ -101,7 +128,13 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
         "rlm {} for {target} is being built, which takes minutes",
         stamp.words()
     );
-    let program = build(workspace, &found.name, target, arguments.is_static, &stamp)?;
+    let rlm = Program {
+        package: &found.name,
+        name: "rlm",
+        features: "api,fleet,view,webhook",
+        is_static: arguments.is_static,
+    };
+    let program = build(workspace, &rlm, target, Some(&stamp.words()))?;
     let mut files = BTreeMap::new();
     if *target == host {
         tried(&program, &stamp)?;
@@ -131,13 +164,44 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let archive = folder.join(format!("{stem}.tar.gz"));
     let bytes = pack(&stem, &files, stamp.time).map_err(|error| error.to_string())?;
-    let sum = format!("{}  {stem}.tar.gz\n", digest(&bytes));
     println!("{} files, {:.1} MB", files.len(), bytes.len() as f64 / 1e6);
-    print!("{sum}");
-    fs::write(&archive, bytes).map_err(|error| error.to_string())?;
-    fs::write(folder.join(format!("{stem}.tar.gz.sha256")), sum)
-        .map_err(|error| error.to_string())?;
+    fs::write(&archive, &bytes).map_err(|error| error.to_string())?;
+    write_digest(&archive, &bytes)?;
     Ok(archive)
+}
+
+/// Builds the lab as one static program.
+fn lab(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, String> {
+    let host = host()?;
+    let target = arguments.target.as_ref().unwrap_or(&host);
+    println!("the lab for {target} is being built, which takes minutes");
+    let program = Program {
+        package: "rlm-score",
+        name: "lab",
+        features: "",
+        is_static: true,
+    };
+    let built = build(workspace, &program, target, None)?;
+    if *target == host {
+        tried_lab(&built)?;
+    }
+    let bytes = fs::read(&built).map_err(|error| error.to_string())?;
+    println!("{:.1} MB", bytes.len() as f64 / 1e6);
+    let folder = workspace.target.join("dist");
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let file = folder.join(format!("lab-{target}"));
+    fs::copy(built, &file).map_err(|error| error.to_string())?;
+    write_digest(&file, &bytes)?;
+    Ok(file)
+}
+
+/// Writes and prints the SHA-256 of a file, in the form that `sha256sum --check` reads.
+fn write_digest(file: &Path, bytes: &[u8]) -> Result<(), String> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let sum = format!("{}  {name}\n", digest(bytes));
+    print!("{sum}");
+    let beside = file.with_file_name(format!("{name}.sha256"));
+    fs::write(beside, sum).map_err(|error| error.to_string())
 }
 
 /// Returns the SHA-256 in hexadecimal digits.
@@ -185,10 +249,9 @@ fn host() -> Result<String, String> {
 
 fn build(
     workspace: &Workspace,
-    package: &str,
+    program: &Program<'_>,
     target: &str,
-    is_static: bool,
-    stamp: &Stamp,
+    version: Option<&str>,
 ) -> Result<PathBuf, String> {
     let home = std::env::home_dir().unwrap_or_default();
     let cargo_home =
@@ -201,24 +264,16 @@ fn build(
         ),
         format!("--remap-path-prefix={}=", workspace.root.display()),
     ];
-    if is_static {
+    if program.is_static {
         flags.push("-Ctarget-feature=+crt-static".into());
     }
     let mut cargo = Command::new("cargo");
     cargo
-        .args([
-            "build",
-            "--color=never",
-            "--locked",
-            "--release",
-            "--bin=rlm",
-            "--features=api,fleet,view,webhook",
-            "-p",
-            package,
-        ])
-        .args(["--target", target])
+        .args(["build", "--color=never", "--locked", "--release"])
+        .args(["-p", program.package, "--bin", program.name])
+        .args(["--features", program.features, "--target", target])
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
-        .env("RLM_VERSION", stamp.words());
+        .envs(version.map(|version| ("RLM_VERSION", version)));
     let ended = command::finish(&mut cargo, Show::Steps("Compiling"));
     if !ended.success {
         return Err(format!(
@@ -226,7 +281,11 @@ fn build(
             command::errors(&ended.output)
         ));
     }
-    Ok(workspace.target.join(target).join("release/rlm"))
+    Ok(workspace
+        .target
+        .join(target)
+        .join("release")
+        .join(program.name))
 }
 
 /// Runs the program: its version must match the stamp, and it must be able to guard an agent, for which it starts itself.
@@ -245,6 +304,22 @@ fn tried(program: &Path, stamp: &Stamp) -> Result<(), String> {
         Err(refused) if refused.contains("ssh -L 80") => Ok(()),
         Err(other) => Err(other),
         Ok(_) => Err("rlm view listens on the address of another machine".into()),
+    }
+}
+
+/// Scores a bare loop, which keeps one cell and breaks another one.
+fn tried_lab(program: &Path) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let program = std::path::absolute(program).map_err(|error| error.to_string())?;
+    let tool = "for i in $(seq {iterations}); do cat {prompt} | {agent}; done";
+    let mut command = Command::new(program);
+    command.args(["--quick", "--only", "done", "--tool", tool]);
+    command.current_dir(&folder).env("HOME", folder.path());
+    let printed = command::finish(&mut command, Show::Never).output;
+    match printed.contains("kept       honest agent") && printed.contains("broken     lying agent")
+    {
+        true => Ok(()),
+        false => Err(format!("wrong score of a bare loop: {printed}")),
     }
 }
 
@@ -278,7 +353,8 @@ fn said(program: &Path, arguments: &[&str], folder: &Path) -> Result<String, Str
     match ended.success {
         true => Ok(ended.stdout),
         false => Err(format!(
-            "rlm {}: {}",
+            "{} {}: {}",
+            program.display(),
             arguments.join(" "),
             ended.output.trim()
         )),

@@ -6,8 +6,8 @@ use crate::chosen_tests::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    browser, ci, crash_test, docs, features, fleet_storm, fuzz, lab, lint, live, loom, minimal,
-    mutants, night, snapshots, survivors, switch_off,
+    browser, ci, crash_test, dist, docs, features, fleet_storm, fuzz, lab, lint, live, loom,
+    minimal, mutants, night, snapshots, survivors, switch_off,
 };
 
 /// The variable that makes a test run the full numbers of `tests/acceptance.md`, not the smaller ones of `ci`.
@@ -30,9 +30,9 @@ pub(crate) const NUMBERS: [(&str, Tests); 12] = [
 ];
 
 /// The stages after the full numbers.
-const LONG: [(&str, ci::Stage); 16] = [
+const LONG: [(&str, ci::Stage); 17] = [
     ("deny", lint::dependencies_judged),
-    // `ci` builds only the documentation of libraries.
+    // `ci` builds only the public documentation of published libraries.
     ("docs", docs::run),
     // `ci` checks the public names only if the tool is installed.
     ("snapshots", |workspace| {
@@ -58,6 +58,7 @@ const LONG: [(&str, ci::Stage); 16] = [
         tally
     }),
     ("lab", |_| lab::nightly()),
+    ("lab-program", dist::lab_program),
     ("browser", browser::run),
 ];
 

@@ -29,7 +29,7 @@ const OURS: &str = "rlm-scored";
 
 /// Score a loop runner as a black box: stop, resume, done, night and control
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask lab")]
+#[command(name = "lab")]
 struct Arguments {
     /// The loop runner: a command for bash with {agent}, and with {prompt}, {check} and {iterations} if it takes them [default: rlm]
     #[arg(long, value_name = "CMD")]
@@ -157,7 +157,7 @@ fn tool(arguments: &Arguments) -> Result<Tool, String> {
                 (true, None) => Ok(Tool::ours(&rlm)),
                 (true, Some(_)) => Ok(Tool::ours_with_real_agent(&rlm)),
                 (false, _) => Err(format!(
-                    "{} does not exist: build it, or run `cargo xtask lab`",
+                    "name the loop runner with --tool or --verbs: {} does not exist, so there is no default; `cargo xtask lab` builds it",
                     rlm.display()
                 )),
             }

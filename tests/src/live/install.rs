@@ -99,13 +99,10 @@ pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
     let package = { PACKAGES.iter() }.find(|package| package.program == program);
     let package = package.ok_or_else(|| format!("unknown package of {program}"))?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let target = this
-        .ancestors()
-        .nth(2)
-        .ok_or("this program is in no target directory")?;
+    let agents = agents_of(&this, std::env::home_dir().as_deref())?;
     let Package { name, version, .. } = package;
     let short = name.rsplit('/').next().unwrap_or(name);
-    let home = target.join("agents").join(format!("{short}-{version}"));
+    let home = agents.join(format!("{short}-{version}"));
     if let Some(found) = package.folder(&home) {
         return Ok(found);
     }
@@ -114,9 +111,7 @@ pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
     }
     println!("installing {name}@{version}");
     // Installed beside its final path first, so that an interrupted install doesn't look complete.
-    let beside = target
-        .join("agents")
-        .join(format!(".installing-{program}-{}", std::process::id()));
+    let beside = agents.join(format!(".installing-{program}-{}", std::process::id()));
     fs::create_dir_all(&beside).map_err(|error| error.to_string())?;
     let installed = npm(&beside, &format!("{name}@{version}")).and_then(|()| {
         { package.folder(&beside) }
@@ -130,6 +125,16 @@ pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
     installed.and_then(|()| {
         { package.folder(&home) }.ok_or_else(|| format!("the installed {program} is missing"))
     })
+}
+
+/// Returns the directory of all agents: in the target directory for a program that cargo built there, and in the user's cache for the lab elsewhere.
+fn agents_of(this: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
+    let is_target = |folder: &&Path| folder.join("CACHEDIR.TAG").is_file();
+    match (this.ancestors().find(is_target), home) {
+        (Some(target), _) => Ok(target.join("agents")),
+        (None, Some(home)) => Ok(home.join(".cache/rlm-lab/agents")),
+        (None, None) => Err("no home directory: an agent can't be installed".into()),
+    }
 }
 
 fn npm(folder: &Path, package: &str) -> Result<(), String> {
@@ -228,6 +233,23 @@ fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn agents_are_in_the_target_directory_or_in_the_users_cache() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("work/target");
+        fs::create_dir_all(&target).unwrap();
+        fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+        for (this, expected) in [
+            ("work/target/debug/live", "work/target/agents"),
+            ("work/target/release/deps/it", "work/target/agents"),
+            ("work/lab", ".cache/rlm-lab/agents"),
+        ] {
+            let found = agents_of(&home.path().join(this), Some(home.path()));
+            assert_eq!(found, Ok(home.path().join(expected)), "{this}");
+        }
+        agents_of(&home.path().join("work/lab"), None).unwrap_err();
+    }
 
     #[test]
     fn programs_are_found_at_the_paths_of_their_packages() {

@@ -76,6 +76,11 @@ fn invalid_request_is_rejected() {
         assert!(ended.stderr.contains(word), "{ended}");
     }
     Tool::parse("name = 'x'\nstart = '{agent}'").unwrap();
+    // A copy has no `rlm` beside it.
+    let copy = sandbox.path().join("lab");
+    fs_err::copy(LAB, &copy).unwrap();
+    let ended = sandbox.rlm(&copy).run(LONG).expect_code(2);
+    assert!(ended.stderr.contains("--tool or --verbs"), "{ended}");
 }
 
 #[test]
