@@ -4,6 +4,7 @@
 mod controls;
 mod ours;
 mod program;
+mod real;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
