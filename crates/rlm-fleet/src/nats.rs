@@ -16,6 +16,7 @@
 //! | stream `NS-spent`, subjects `NS.spent.total` and `NS.spent.day-N` | counters of what all runs spent, in millionths of a US dollar; `N` is the number of days since 1970 |
 //! | subject `NS.signal.budget-spent` | no stream: a run announces there that the budget is spent |
 //! | stream `NS-requests`, subjects `NS.req.RUN` | the requests of people to each run, in order; its owner applies each once |
+//! | stream `NS-transcripts`, subjects `NS.transcript.RUN` | the transcripts of each run, in parts: at most the last 4,096 of 128 KiB |
 //! | subject `NS.ctl.RUN` | no stream: the owner of a run answers probes there |
 //! | subject `NS.live.RUN` | no stream: the process of a run answers queries there, and reads its requests when a message announces one |
 //! | subject `NS.reply.ID` | no stream: the process of a run sends its responses there |
@@ -49,6 +50,7 @@
 //   replica              the saves of a run
 //   lease                renewals
 //   claim                the delivery of a run, up to the claim
+//   transcripts          the transcripts of a run
 //   resume               the end of a run without an owner, and the resume of an ended one
 //   export               the export of a run, and its return
 //   drain                the end of a worker from another machine
@@ -73,6 +75,7 @@ mod requests;
 mod resume;
 mod submit;
 mod supervise;
+mod transcripts;
 
 #[cfg(test)]
 mod tests;
@@ -95,3 +98,4 @@ pub use requests::{OwnerState, RecordedRequest, Responses};
 pub use resume::QueuedStop;
 pub use submit::{NewRun, RunRow, Submitted};
 pub use supervise::{RunProcess, SupervisionEnd};
+pub use transcripts::{StoredPart, StoredTranscripts, TranscriptUpload};

@@ -40,3 +40,9 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 /// The interval in which a drain asks whether the worker has ended.
 #[cfg(feature = "nats")]
 pub const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
+/// The interval in which a worker stores what is new in the transcripts of a run.
+#[cfg(feature = "nats")]
+pub const TRANSCRIPT_INTERVAL: Duration = Duration::from_secs(2);
+/// The time in which a worker stores the rest of the transcripts after a claim.
+#[cfg(feature = "nats")]
+pub const TRANSCRIPT_REST: Duration = Duration::from_secs(10);

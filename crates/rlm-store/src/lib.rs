@@ -116,8 +116,8 @@ pub use saved_items::{ItemError, MAX_ITEMS, SavedItems};
 pub use settings::{Leftovers, MAX_PROMPT, PhaseSettings, PromptSource, Settings, read_prompt};
 pub use timeline::Timeline;
 pub use transcript::{
-    Record, Records, RemovedTranscripts, TranscriptWindow, removed_transcripts, sorted_by_age,
-    transcripts,
+    ArrivedParts, Record, Records, RemovedTranscripts, TranscriptCopy, TranscriptPart,
+    TranscriptWindow, UncopiedTranscripts, removed_transcripts, sorted_by_age, transcripts,
 };
 pub use working_tree_lock::{Holder, WorkingTreeLock};
 pub use worktree_result::{Merged, WorktreeResult};

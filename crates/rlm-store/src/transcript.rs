@@ -15,12 +15,14 @@ use records::{MAX_BYTES, is_zero};
 
 pub(crate) use list::files;
 pub use list::{FOLDER, RemovedTranscripts, path, removed_transcripts, transcripts, unknown};
+pub use parts::{ArrivedParts, NewBytes, TranscriptCopy, TranscriptPart, UncopiedTranscripts};
 pub use quota::{PruneResult, TranscriptQuota};
 pub use records::{Record, Records, sorted_by_age};
 pub use window::TranscriptWindow;
 
 mod list;
 mod pack;
+mod parts;
 mod quota;
 mod records;
 mod window;

@@ -185,27 +185,61 @@ fn run_that_ended_at_its_limit_continues_with_a_higher_one() {
 }
 
 #[test]
-fn events_of_a_run_are_followed_from_another_machine() {
+fn transcripts_are_read_from_another_machine_also_after_the_death_of_a_worker() {
     let Some(fleet) = Fleet::new(WAITS, SHORT) else {
         return;
     };
     fleet.submit(&["-n", "1"]);
+    let none = fleet.elsewhere(&["logs", "r1"]).run(LONG).expect_code(10);
+    assert!(none.stderr.contains("has no transcript"), "{none}");
     let mut following = fleet.elsewhere(&["logs", "r1", "-f"]).spawn();
-    let worker = fleet.worker("w1");
+    let dead = fleet.worker("w1");
     fleet.wait_for_start(1);
-    following.until("an event", LONG, |it| {
-        it.stdout().contains("ready").then_some(())
-    });
-    fleet.go("w1", "r1.1.");
+    let mut follow = |what: &str, count: usize| {
+        following.until(what, LONG, |it| {
+            (it.stdout().matches("ready").count() == count).then_some(())
+        });
+    };
+    follow("the output of the first agent", 1);
+    crash(dead);
+    let other = fleet.worker("w2");
+    fleet.wait_for_start(2);
+    follow("the output of the second agent", 2);
+    fleet.tell(&["stop", "r1"]);
     let ended = following.wait(LONG).expect_code(0);
-    assert!(
-        ended
-            .stderr
-            .contains("finished: all planned iterations ran"),
-        "{}",
-        ended.stderr
+    assert!(ended.stderr.contains("stopped by a person"), "{ended}");
+    for heading in ["iteration 1, attempt 1", "iteration 1, attempt 2"] {
+        assert_eq!(ended.stdout.matches(heading).count(), 1, "{ended}");
+    }
+    // The working trees of both claims are gone or of no use. What is stored is the same.
+    assert_eq!(fleet.tell(&["logs", "r1"]), ended.stdout);
+    let last = fleet.tell(&["logs", "r1", "--json", "--tail", "1"]);
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(
+        (&last["iteration"], &last["attempt"]),
+        (&1.into(), &2.into())
     );
-    drop(worker);
+    let none = fleet
+        .elsewhere(&["logs", "r1", "--iteration", "7"])
+        .run(LONG);
+    let none = none.expect_code(10).stderr;
+    assert!(none.contains("no transcript of iteration 7"), "{none}");
+    // They leave the fleet with the run, and are removed with it.
+    fleet.tell(&["fleet", "export", "r1", "laptop"]);
+    let exported = fleet.scene.sandbox.path().join("elsewhere/laptop");
+    let local = fleet.elsewhere(&["logs", "r1"]).dir(&exported);
+    let local = local.env("RLM_FLEET_NATS", "").run(LONG).expect_code(0);
+    assert_eq!(local.stdout, ended.stdout);
+    fleet
+        .elsewhere(&["fleet", "import", "r1"])
+        .dir(&exported)
+        .run(LONG)
+        .expect_code(0);
+    fleet.tell(&["fleet", "remove", "r1"]);
+    let streams = fleet.servers.streams().into_iter();
+    let mut transcripts = streams.filter(|it| it["name"] == "rlm-transcripts");
+    assert_eq!(transcripts.next().unwrap()["state"]["messages"], 0);
+    drop(other);
 }
 
 #[test]

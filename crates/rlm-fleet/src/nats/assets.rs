@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::context::{ConsumerInfoErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
+use async_nats::jetstream::stream::{Compression, Config, DiscardPolicy, RetentionPolicy};
 use async_nats::jetstream::{ErrorCode, consumer, object_store};
 
 use super::error::{Error, Kind};
@@ -20,6 +20,8 @@ const MAX_HELD: i64 = 100_000;
 const SETTINGS: i64 = 16;
 /// The number of requests that a run can get.
 const MAX_REQUESTS: i64 = 10_000;
+/// The number of parts of transcripts that the server keeps of each run, so at most 512 MiB. The oldest are removed.
+const MAX_PARTS: i64 = 4096;
 /// The time in which the server recognises a repeated append.
 const DUPLICATES: Duration = Duration::from_secs(120);
 
@@ -115,8 +117,19 @@ impl Fleet {
             num_replicas,
             ..Config::default()
         };
+        let transcripts = Config {
+            name: self.names.transcripts(),
+            subjects: vec![self.names.all_transcripts()],
+            max_messages_per_subject: MAX_PARTS,
+            duplicate_window: DUPLICATES,
+            compression: Some(Compression::S2),
+            // No decision depends on them, so any replica may answer.
+            allow_direct: true,
+            num_replicas,
+            ..Config::default()
+        };
         let mut assets = Vec::new();
-        for config in [runs, work, requests, settings, spent] {
+        for config in [runs, work, requests, transcripts, settings, spent] {
             assets.push(self.init_stream(config).await?);
         }
         for pool in &options.pools {
@@ -143,7 +156,7 @@ impl Fleet {
                     discard_new_per_subject: config.discard_new_per_subject,
                     duplicate_window: config.duplicate_window,
                     num_replicas: config.num_replicas,
-                    allow_direct: false,
+                    allow_direct: config.allow_direct,
                     ..before
                 };
                 let updated = self.context.update_stream(changed).await;
@@ -294,5 +307,5 @@ fn is_same(before: &Config, wanted: &Config) -> bool {
         && before.discard_new_per_subject == wanted.discard_new_per_subject
         && (wanted.duplicate_window.is_zero() || before.duplicate_window == wanted.duplicate_window)
         && before.num_replicas == wanted.num_replicas
-        && !before.allow_direct
+        && before.allow_direct == wanted.allow_direct
 }

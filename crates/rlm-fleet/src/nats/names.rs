@@ -168,6 +168,26 @@ impl Names {
         Ok(format!("{}.req.{run}", self.namespace))
     }
 
+    pub(super) fn transcripts(&self) -> String {
+        format!("{}-transcripts", self.namespace)
+    }
+
+    /// Returns the subject of the server for reads of several transcript messages.
+    pub(super) fn read_transcripts(&self) -> String {
+        format!("$JS.API.DIRECT.GET.{}", self.transcripts())
+    }
+
+    /// Returns the subject of all transcripts.
+    pub(super) fn all_transcripts(&self) -> String {
+        format!("{}.transcript.*", self.namespace)
+    }
+
+    /// Returns the subject of the transcripts of a run.
+    pub(super) fn transcript(&self, run: &RunId) -> Result<String, Error> {
+        check("run of a fleet", run.as_str())?;
+        Ok(format!("{}.transcript.{run}", self.namespace))
+    }
+
     /// Returns the subject of the process of a run.
     pub(super) fn live(&self, run: &RunId) -> Result<String, Error> {
         check("run of a fleet", run.as_str())?;

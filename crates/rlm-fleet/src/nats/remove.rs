@@ -1,4 +1,4 @@
-//! The removal of a run that has ended: its records, its requests, and the objects that no other run names.
+//! The removal of a run that has ended: its records, its requests, its transcripts, and the objects that no other run names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,8 @@ pub struct Removed {
 type References = BTreeMap<String, BTreeSet<RunId>>;
 
 impl Fleet {
-    /// Removes a run that has ended or is parked: its records, its requests, and the objects that no other run names. Afterwards its name is free.
+    /// Removes a run that has ended or is parked: its records, its requests, its transcripts, and the objects that no other run names. Afterwards its
+    /// name is free.
     ///
     /// A record of the removal comes first, so a process that still works on the run appends nothing more. A removal that was interrupted can be
     /// repeated.
@@ -82,8 +83,9 @@ impl Fleet {
                 return Err(Kind::RemovedShared { run, others }.into());
             }
         }
-        // A later run of the same name must not apply them.
+        // A later run of the same name must not have them.
         self.remove_requests(run).await?;
+        self.remove_transcripts(run).await?;
         let purge = journal
             .stream
             .purge()

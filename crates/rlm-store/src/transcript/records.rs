@@ -100,6 +100,19 @@ impl Records {
         }
     }
 
+    /// Reads a transcript that arrives in another way than in a file. At its end, `from` may get more later.
+    #[must_use]
+    pub fn arriving(from: impl BufRead + Send + 'static) -> Self {
+        Self {
+            path: PathBuf::new(),
+            from: Box::new(from),
+            grows: None,
+            start: 0,
+            taken: 0,
+            begun: Vec::new(),
+        }
+    }
+
     fn open_as_named(path: &Path, position: u64) -> io::Result<Self> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("`{}`: {e}", path.display()));
         let file = state_dir::open_bounded(path, MAX_BYTES_READ).map_err(named)?;

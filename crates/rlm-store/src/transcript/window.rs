@@ -95,14 +95,14 @@ impl TranscriptWindow {
 }
 
 /// A transcript that can be read at any position.
-enum Source {
+pub(super) enum Source {
     Plain(File),
     Packed(Box<dyn Read + Send>),
 }
 
 impl Source {
     /// Opens a transcript, even if it was compressed since it was listed.
-    fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let other = match is_packed(path) {
             true => unpacked(path),
             false => packed(path),
@@ -163,7 +163,7 @@ impl Source {
     }
 
     /// Returns at most `room` bytes from `start` on.
-    fn from(self, start: u64, room: u64) -> io::Result<Vec<u8>> {
+    pub(super) fn from(self, start: u64, room: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match self {
             Self::Plain(mut file) => {

@@ -114,7 +114,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
 
 /// The reader closed the output.
 #[derive(Debug)]
-struct ReaderGone;
+pub(super) struct ReaderGone;
 
 /// Finds where to begin so that at least so many lines follow, if there are so many. Returns the index of a transcript, and a position in it.
 ///
@@ -243,7 +243,11 @@ impl TranscriptReader {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(|e| unreadable(&e))?,
         };
-        Ok(Some(Self {
+        Ok(Some(Self::new(iteration, attempt, records)))
+    }
+
+    fn new(iteration: u32, attempt: u32, records: Records) -> Self {
+        Self {
             iteration,
             attempt,
             is_new: true,
@@ -251,7 +255,7 @@ impl TranscriptReader {
             is_damaged: false,
             streamed: String::new(),
             streamed_at: Timestamp::default(),
-        }))
+        }
     }
 
     /// Prints the records that exist by now.
@@ -347,6 +351,118 @@ impl TranscriptReader {
         let prefix = styled(DIM, prefix);
         text.lines()
             .try_for_each(|line| print_text(out, &format!("{prefix} {line}")))
+    }
+}
+
+/// Prints transcripts that arrive in parts, as those of a run of the fleet. It has only unprinted bytes in memory.
+#[cfg(feature = "fleet")]
+pub(super) struct ArrivingLogs<'a> {
+    args: &'a LogsArgs,
+    out: LastLines<Box<dyn Write>>,
+    arrived: rlm_store::ArrivedParts,
+    /// The transcripts that may get more, the newest last. The end of one can arrive after the beginning of the next.
+    reading: VecDeque<(ArrivingBytes, TranscriptReader)>,
+    /// Whether anything that was asked for has arrived.
+    has_any: bool,
+}
+
+/// The number of transcripts that may get more: one is interrupted by the next worker, which begins the next.
+#[cfg(feature = "fleet")]
+const MOST_READING: usize = 3;
+
+#[cfg(feature = "fleet")]
+impl<'a> ArrivingLogs<'a> {
+    pub(super) fn new(args: &'a LogsArgs) -> Self {
+        Self {
+            args,
+            out: LastLines::new(Box::new(output::text()), args.tail),
+            arrived: rlm_store::ArrivedParts::default(),
+            reading: VecDeque::new(),
+            has_any: false,
+        }
+    }
+
+    /// Prints what is new in a part.
+    pub(super) fn add(
+        &mut self,
+        epoch: u64,
+        part: &rlm_store::TranscriptPart,
+    ) -> Result<(), ReaderGone> {
+        let (iteration, attempt) = (part.iteration, part.attempt);
+        if { self.args.iteration }.is_some_and(|only| only != iteration) {
+            return Ok(());
+        }
+        let Some(new) = self.arrived.add(epoch, part) else {
+            return Ok(());
+        };
+        self.has_any = true;
+        let is_it = |it: &TranscriptReader| (it.iteration, it.attempt) == (iteration, attempt);
+        if new.begins {
+            self.reading.retain(|(_, reader)| !is_it(reader));
+        }
+        let found = self.reading.iter().position(|(_, reader)| is_it(reader));
+        let found = found.and_then(|index| self.reading.remove(index));
+        if let Some((_, before)) = self.reading.back_mut() {
+            before.print_streamed(&mut self.out, self.args)?;
+            // If more of it arrives, it gets its heading again.
+            before.is_new = true;
+        }
+        let (bytes, mut reader) = found.unwrap_or_else(|| {
+            let bytes = ArrivingBytes::default();
+            let records = Records::arriving(io::BufReader::new(bytes.clone()));
+            (bytes, TranscriptReader::new(iteration, attempt, records))
+        });
+        bytes.add(new.bytes);
+        let printed = reader.read(&mut self.out, self.args);
+        self.reading.push_back((bytes, reader));
+        if self.reading.len() > MOST_READING {
+            self.reading.pop_front();
+        }
+        printed
+    }
+
+    /// Prints the lines that `--tail` has kept. Later lines are printed at once.
+    pub(super) fn release(&mut self) -> Result<(), ReaderGone> {
+        self.out.release()
+    }
+
+    /// Prints the rest, and returns whether anything that was asked for has arrived.
+    pub(super) fn end(mut self) -> bool {
+        let last = self.reading.pop_back().map(|(_, reader)| reader);
+        let ended = finish(last, &mut self.out, self.args);
+        let _gone = ended.and_then(|()| self.out.release());
+        let omitted = self.arrived.omitted();
+        if omitted > 0 {
+            anstream::eprintln!(
+                "{omitted} bytes of transcripts are missing: the server keeps only the last parts"
+            );
+        }
+        self.has_any
+    }
+}
+
+/// The bytes of a transcript that have arrived and are not read.
+#[cfg(feature = "fleet")]
+#[derive(Clone, Debug, Default)]
+struct ArrivingBytes(std::sync::Arc<std::sync::Mutex<VecDeque<u8>>>);
+
+#[cfg(feature = "fleet")]
+impl ArrivingBytes {
+    fn add(&self, bytes: &[u8]) {
+        let unread = self.0.lock();
+        unread
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .extend(bytes);
+    }
+}
+
+#[cfg(feature = "fleet")]
+impl io::Read for ArrivingBytes {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let unread = self.0.lock();
+        unread
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .read(to)
     }
 }
 

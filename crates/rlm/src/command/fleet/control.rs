@@ -3,13 +3,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use cancellable_sleep::SleepGate;
 use loop_runner::control::{self, EndReport, Response, Status};
 use loop_state::{Request, RuleChange, StopTiming, Timestamp, times};
-use rlm_fleet::nats::{Fleet, FleetAddress, OwnerState, QueuedStop, RunRow, StoredRecord};
-use rlm_store::{Project, RunId, RunState, Timeline};
+use rlm_fleet::nats::{
+    Fleet, FleetAddress, OwnerState, QueuedStop, RunRow, StoredPart, StoredRecord,
+};
+use rlm_store::{Project, RunId, RunState, Timeline, TranscriptCopy};
 use rlm_text::duration;
 use rlm_text::escape::plain;
 use serde_json::json;
@@ -21,9 +23,9 @@ use super::staged::StagedProject;
 use super::worker::{check_out, replicated};
 use crate::args::{FleetDrainArgs, FleetResumeArgs, LogsArgs, StopArgs};
 use crate::command::live::{self, DEFAULT_WAIT};
+use crate::command::logs::{ArrivingLogs, ReaderGone};
 use crate::command::{limit_change, select};
 use crate::exit::{Code, Failure};
-use crate::render::Screen;
 use crate::session::Session;
 use crate::{hint, output, render};
 
@@ -37,10 +39,12 @@ const TLS_CA: &str = "RLM_FLEET_TLS_CA";
 const FIRST: Duration = Duration::from_secs(5);
 /// The time for which the owner of a run reports a stop.
 const STOP_REPORT: Duration = Duration::from_secs(60);
-/// The time for which the owner of a run sends its events. Then a follower asks again.
-const TAIL: Duration = Duration::from_secs(30);
-/// The interval in which a follower looks for a new owner.
-const NEXT_OWNER: Duration = Duration::from_secs(1);
+/// The interval in which a follower looks for more.
+const NEXT_LOOK: Duration = Duration::from_millis(500);
+/// The longest wait for the rest of the transcripts after the end of the run.
+const REST: Duration = Duration::from_secs(3);
+/// A run that has ended for so long gets no more.
+const LONGEST_REST: Duration = Duration::from_secs(15);
 
 /// A run of the fleet, and the connection to it. It uses no session: a signal ends the command at once, and a recorded request stays.
 pub(crate) struct FleetRun {
@@ -346,7 +350,7 @@ impl FleetRun {
         Ok(Code::Done.into())
     }
 
-    /// Passes the timeline of the run, and a project with a copy of its saved state. The transcripts stay on the worker.
+    /// Passes the timeline of the run, and a project with a copy of its saved state and its stored transcripts.
     pub(crate) fn with_timeline<T>(
         &self,
         use_it: impl FnOnce(&Project, Timeline) -> Result<T, Failure>,
@@ -357,57 +361,123 @@ impl FleetRun {
         let tree = place.0.join(self.run.as_str());
         let project = check_out(&tree, &self.run, parts.code.as_ref())?;
         project.unpack_claimed(&self.run, self.last.facts.epoch, replicated(parts))?;
+        let copied = copy_transcripts(&self.fleet, &self.run, project.run_dir(&self.run));
+        self.runtime.block_on(copied)?;
         let mut timeline = project.timeline(&self.run)?;
         let is_live = !self.last.is_over() && !self.last.is_queued();
         timeline.state = RunState::of(&timeline.head, is_live);
         use_it(&project, timeline)
     }
 
-    /// Prints the events of the run while a worker works on it, until the run ends. They are not stored.
+    /// Prints the stored transcripts of the run; with `--follow` also what its workers still store, until the run ends.
     pub(crate) fn logs(&self, args: &LogsArgs) -> Result<ExitCode, Failure> {
-        let (run, rlm) = (&self.run, hint::program_command());
-        if !args.follow {
-            return Err(Failure::usage(format!(
-                "the transcripts of run `{run}` are on its worker; to follow its events: {rlm} logs {run} -f"
-            )));
-        }
-        let screen = Screen::new(args.json);
-        let (mut seen, mut is_noted) = (Timestamp::default(), false);
         self.runtime.block_on(async {
-            loop {
-                let line = control::attach_line();
-                let mut lines = self.fleet.query(run, line, TAIL).await.ok().flatten();
-                is_noted &= lines.is_none();
-                // The owner sends its last events again.
-                let from = seen;
-                while let Some((line, more)) = &mut lines {
-                    if let Some((at, event)) = control::parse_event(line) {
-                        let text = screen.event(at, &event).filter(|_| at > from);
-                        seen = seen.max(at);
-                        if text.is_some_and(|text| !output::line(&text)) {
-                            return Ok(Code::Done.into());
-                        }
-                    }
-                    match more.next(TAIL).await {
-                        Some(next) => *line = next,
-                        None => lines = None,
-                    }
+            let mut logs = ArrivingLogs::new(args);
+            match self.print_transcripts(&mut logs, args).await {
+                // The reader closed the output.
+                Ok(Err(ReaderGone)) => return Ok(Code::Done.into()),
+                Ok(Ok(())) => {}
+                Err(failure) => {
+                    logs.end();
+                    return Err(failure);
                 }
-                let last = self.fleet.last(run).await;
-                match last {
-                    Ok(last) if last.is_over() => {
-                        anstream::eprintln!("{}", self.row(last));
-                        return Ok(Code::Done.into());
-                    }
-                    Err(e) if e.is_not_found() => return Err(e.into()),
-                    _ => {}
-                }
-                if !std::mem::replace(&mut is_noted, true) && !args.json {
-                    anstream::eprintln!("waiting for the worker of run {run}");
-                }
-                let _elapsed = self.gate.sleep(NEXT_OWNER).await;
             }
+            if logs.end() {
+                return Ok(Code::Done.into());
+            }
+            let (run, rlm) = (&self.run, hint::program_command());
+            Err(Failure::not_found(match args.iteration {
+                Some(iteration) => format!(
+                    "the fleet has no transcript of iteration {iteration} of run `{run}`; `{rlm} logs {run}` prints all"
+                ),
+                None => format!("the fleet has no transcript of run `{run}`"),
+            }))
         })
+    }
+
+    async fn print_transcripts(
+        &self,
+        logs: &mut ArrivingLogs<'_>,
+        args: &LogsArgs,
+    ) -> Result<Result<(), ReaderGone>, Failure> {
+        let mut stored = self.fleet.transcripts(&self.run)?;
+        let (mut last, mut complete, mut is_noted) = (self.last.clone(), 0, false);
+        let mut over_since: Option<Instant> = None;
+        loop {
+            // The state was read before the transcripts, so they have all that was stored before its end.
+            match stored.next().await {
+                Ok(Some(StoredPart::Part { epoch, part })) => {
+                    if logs.add(epoch, &part).is_err() {
+                        return Ok(Err(ReaderGone));
+                    }
+                    continue;
+                }
+                Ok(Some(StoredPart::Complete { epoch })) => {
+                    complete = epoch;
+                    continue;
+                }
+                Ok(Some(_)) => continue,
+                // The server is away: it is asked until it is back.
+                Err(e) if args.follow && e.is_unavailable() => {}
+                Err(e) => return Err(e.into()),
+                Ok(None) => {}
+            }
+            if args.follow && logs.release().is_err() {
+                return Ok(Err(ReaderGone));
+            }
+            if last.is_over() {
+                let since = *over_since.get_or_insert_with(Instant::now);
+                // The worker stores the rest after the end of the run. It can be gone, or the run had none.
+                let is_late = since.elapsed() >= REST || age(&last) >= LONGEST_REST;
+                if complete >= last.facts.epoch || is_late {
+                    if args.follow {
+                        anstream::eprintln!("{}", self.row(last));
+                    }
+                    return Ok(Ok(()));
+                }
+            } else if !args.follow {
+                return Ok(Ok(()));
+            } else if last.is_queued() && !std::mem::replace(&mut is_noted, true) && !args.json {
+                anstream::eprintln!("waiting for the worker of run {}", self.run);
+            }
+            is_noted &= last.is_queued();
+            let _elapsed = self.gate.sleep(NEXT_LOOK).await;
+            match self.fleet.last(&self.run).await {
+                Ok(now) => last = now,
+                Err(e) if e.is_not_found() => return Err(e.into()),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Returns how long ago the server stored a record. If the clock of the server differs, this is wrong.
+fn age(last: &StoredRecord) -> Duration {
+    let stored_at = u64::try_from(last.stored_at).unwrap_or_default();
+    Timestamp::from(SystemTime::now()).since(Timestamp::from_millis(stored_at))
+}
+
+/// Copies the stored transcripts of a run into its directory. A fleet without the stream for them has none.
+pub(super) async fn copy_transcripts(
+    fleet: &Fleet,
+    run: &RunId,
+    run_dir: PathBuf,
+) -> Result<(), Failure> {
+    let mut stored = fleet.transcripts(run)?;
+    let mut copy = TranscriptCopy::new(run_dir);
+    loop {
+        let part = match stored.next().await {
+            Err(e) if e.is_usage() => return Ok(()),
+            part => part?,
+        };
+        match part {
+            None => return Ok(()),
+            Some(StoredPart::Part { epoch, part }) => {
+                let added = copy.add(epoch, &part);
+                added.map_err(|e| Failure::failed(format!("can't write a transcript: {e}")))?;
+            }
+            Some(_) => {}
+        }
     }
 }
 

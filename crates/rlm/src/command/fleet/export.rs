@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use rlm_fleet::nats::ReturnedRun;
+use rlm_fleet::nats::{Fleet, ReturnedRun};
 use rlm_store::{Project, WorkingTreeLock};
 use rlm_text::escape::plain;
 
-use super::server::on_fleet;
+use super::control::copy_transcripts;
+use super::server::{address, on_fleet};
 use super::submit::code;
 use super::worker::{check_out, replicated};
 use crate::args::{FleetExportArgs, FleetImportArgs};
@@ -35,13 +36,27 @@ pub(super) fn export(directory: &Path, args: &FleetExportArgs) -> Result<ExitCod
     let exported = on_fleet(&args.server, &session, async |fleet| {
         fleet.export(&args.run, &machine()).await
     })?;
-    let shown = place.clone();
-    session.prepare(move || {
+    // Git runs in another directory.
+    let absolute = std::path::absolute(&place);
+    let absolute = absolute.map_err(|e| Failure::usage(format!("`{}`: {e}", place.display())))?;
+    let run_dir = session.prepare(move || {
+        let place = absolute;
         let project = check_out(&place, &name, exported.parts.code.as_ref())?;
-        let made = project.unpack_exported(&name, exported.epoch, replicated(exported.parts));
-        Ok(made?)
+        project.unpack_exported(&name, exported.epoch, replicated(exported.parts))?;
+        Ok(project.run_dir(&name))
     })?;
-    let (run, rlm, shown) = (&args.run, hint::program_command(), shown.display());
+    // The run is here without them, too.
+    let copied = session.block_on(async {
+        let fleet = Fleet::connect(&address(&args.server), session.gate()).await?;
+        copy_transcripts(&fleet, &args.run, run_dir).await
+    });
+    if let Err(failure) = copied {
+        anstream::eprintln!(
+            "the transcripts of the run stay in the fleet: {}",
+            failure.message
+        );
+    }
+    let (run, rlm, shown) = (&args.run, hint::program_command(), place.display());
     let place = hint::quoted(&shown.to_string());
     output::line(&format!(
         "run {run} is in {shown}, and no worker takes it until it returns\n  continue  {rlm} -C {place} resume {run}\n  return    {rlm} -C {place} fleet import {run}"

@@ -282,7 +282,7 @@ impl Worker {
         let place = self.place.join(format!("{run}.{epoch}.{}", &unique[..8]));
         let lease = claimed.lease();
         let end = match self.start(&claimed, &place).await {
-            Ok(Some(process)) => claimed.supervise(process, self.shutdown.cancelled()).await,
+            Ok(Some(process)) => self.supervise(claimed, process, &place).await,
             Ok(None) => {
                 let ended = claimed.end_stopped().await;
                 let text = ended.map_or_else(|e| e.to_string(), |_| "stopped by a person".into());
@@ -325,6 +325,54 @@ impl Worker {
                 &format!("uncommitted changes of the ended run stay in {place}"),
             );
         }
+    }
+
+    /// Works on a run until its process is gone, and stores its transcripts meanwhile.
+    async fn supervise(
+        &self,
+        claimed: Claimed,
+        process: WorkProcess,
+        place: &Path,
+    ) -> SupervisionEnd {
+        let run = claimed.run().clone();
+        let run_dir = Project::find(place).map(|project| project.run_dir(&run));
+        let upload = run_dir
+            .map_err(Failure::from)
+            .and_then(|run_dir| Ok(claimed.transcripts(run_dir)?));
+        let say = |why: &dyn std::fmt::Display| {
+            self.say(
+                Some(&run),
+                &format!("its transcripts are not stored in the fleet: {why}"),
+            );
+        };
+        let mut supervised = Box::pin(claimed.supervise(process, self.shutdown.cancelled()));
+        let upload = match upload {
+            Ok(upload) => upload,
+            Err(why) => {
+                say(&why.message);
+                return supervised.await;
+            }
+        };
+        let end = tokio::select! {
+            biased;
+            end = &mut supervised => end,
+            why = upload.serve() => {
+                say(&why);
+                return supervised.await;
+            }
+        };
+        let shutdown = async {
+            self.shutdown.cancelled().await;
+            let _elapsed = self.gate.sleep(RETRY).await;
+        };
+        tokio::select! {
+            biased;
+            finished = upload.finish() => {
+                let _said = finished.map_err(|why| say(&why));
+            }
+            () = shutdown => say(&"the server does not answer"),
+        }
+        end
     }
 
     /// Makes the working tree of a claimed run, and starts its process; `None` if a person has requested a stop, so that nothing has to start.
