@@ -28,8 +28,6 @@
 //   health                      the health of a live run
 use loop_state::{Request, Timestamp};
 
-use crate::RunEvent;
-
 mod attached;
 mod caller;
 mod client;
@@ -91,18 +89,17 @@ pub fn parse_response(line: &[u8]) -> Result<Response, String> {
     protocol::parse_response(line)
 }
 
-/// Returns the line with which another machine asks for the events of a run of a fleet.
+/// Returns the line with which another machine attaches to a run of a fleet, see [`AttachedRun::remote`].
 #[must_use]
-pub fn attach_line() -> Vec<u8> {
-    let attended = false;
+pub fn attach_line(attended: bool) -> Vec<u8> {
     protocol::line(&ControlMessage::from(ControlQuery::Attach { attended }))
 }
 
-/// Returns the event of a line; `None` for all other lines.
+/// Returns the time of the event in a line; `None` for all other lines.
 #[must_use]
-pub fn parse_event(line: &[u8]) -> Option<(Timestamp, RunEvent)> {
+pub fn event_at(line: &[u8]) -> Option<Timestamp> {
     match serde_json::from_slice(line) {
-        Ok(AttachMessage::Event { at, event }) => Some((at, *event)),
+        Ok(AttachMessage::Event { at, .. }) => Some(at),
         _ => None,
     }
 }

@@ -211,7 +211,7 @@ fn transcripts_are_read_from_another_machine_also_after_the_death_of_a_worker() 
     for heading in ["iteration 1, attempt 1", "iteration 1, attempt 2"] {
         assert_eq!(ended.stdout.matches(heading).count(), 1, "{ended}");
     }
-    // The working trees of both claims are gone or of no use. What is stored is the same.
+    // The server has the same.
     assert_eq!(fleet.tell(&["logs", "r1"]), ended.stdout);
     let last = fleet.tell(&["logs", "r1", "--json", "--tail", "1"]);
     let last: Value = serde_json::from_str(&last).unwrap();
@@ -239,6 +239,51 @@ fn transcripts_are_read_from_another_machine_also_after_the_death_of_a_worker() 
     let streams = fleet.servers.streams().into_iter();
     let mut transcripts = streams.filter(|it| it["name"] == "rlm-transcripts");
     assert_eq!(transcripts.next().unwrap()["state"]["messages"], 0);
+    drop(other);
+}
+
+#[test]
+fn attached_terminal_shows_a_run_on_each_of_its_workers_and_stops_it() {
+    let Some(fleet) = Fleet::new(WAITS, SHORT) else {
+        return;
+    };
+    fleet.submit(&["--until", "test -e done"]);
+    let (watching, terminal) = fleet.elsewhere(&["attach", "r1"]).spawn_on_terminal();
+    terminal.sees("waiting for a worker of run r1", LONG);
+    let dead = fleet.worker("w1");
+    terminal.sees("attached to run r1", LONG);
+    terminal.sees("ready", LONG);
+    let lines = fleet.elsewhere(&["attach", "r1", "--json"]).spawn();
+    terminal.send("/steer mind the docs\r");
+    wait_for("the message", LONG, || {
+        fleet
+            .tell(&["status", "r1"])
+            .contains("not seen: 1")
+            .then_some(())
+    });
+    crash(dead);
+    terminal.sees("waiting for the next one", LONG);
+    let other = fleet.worker("w2");
+    terminal.sees("attempt 2", LONG);
+    let second = fleet.prompts().remove(1);
+    assert!(second.contains("mind the docs"), "{second}");
+    terminal.send("\u{3}");
+    terminal.sees("d  detach", LONG);
+    terminal.send("d");
+    watching.wait(LONG).expect_code(0);
+    assert_eq!(fleet.row()["state"], "running");
+    let (watching, terminal) = fleet.elsewhere(&["attach", "r1"]).spawn_on_terminal();
+    terminal.sees("attached to run r1", LONG);
+    terminal.send("\u{3}");
+    terminal.sees("x  save and exit", LONG);
+    terminal.send("x");
+    watching.wait(LONG).expect_code(7);
+    terminal.sees("stopped by a person", LONG);
+    let lines = lines.wait(LONG).expect_code(7).stdout;
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!(last["reason"], "stopped by a person", "{lines}");
+    let late = fleet.elsewhere(&["attach", "r1"]).run(LONG).expect_code(10);
+    assert!(late.stderr.contains("rlm fleet resume r1"), "{late}");
     drop(other);
 }
 

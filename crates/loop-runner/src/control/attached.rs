@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use agent_subprocess::ProcessId;
 use loop_state::Timestamp;
 use tokio::sync::watch;
 
@@ -50,70 +51,67 @@ pub(crate) fn attach(
     seen: Timestamp,
 ) -> Result<AttachedRun, Error> {
     let responses = client::send(run_dir, ControlQuery::Attach { attended })?;
-    let (path, peer, mut from) = responses.into_parts();
-    let failed = |e| rlm_store::Error::io("can't communicate with", &path, e);
-    from.get_ref()
-        .set_read_timeout(Some(TIMEOUT))
-        .map_err(failed)?;
-    let first = line(&mut from).map_err(|e| match e.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::unresponsive(path.clone()),
-        _ => failed(e).into(),
-    })?;
-    let first = first.ok_or_else(|| Error::not_running(path.clone()))?;
-    let Ok(AttachMessage::View(view)) = serde_json::from_slice(&first) else {
-        let why = match protocol::parse_response(&first) {
-            Ok(Response::Refused { reason: why }) => {
-                return Err(Error::refused(format!(
-                    "the run refused the request: {why}"
-                )));
-            }
-            Ok(Response::Busy) => "too many viewers are attached".to_owned(),
-            Ok(Response::RunEnded(_)) => return Err(Error::not_running(path)),
-            other => match protocol::other_version(&first) {
-                Some(version) => return Err(client::other_version(&version, &path, peer)),
-                None => format!("unexpected response: {other:?}"),
-            },
-        };
-        return Err(Error::bad_response(path, why));
-    };
-    from.get_ref().set_read_timeout(None).map_err(failed)?;
-    let stream = from.get_ref().try_clone().map_err(failed)?;
-    let (to_view, view) = watch::channel(Arc::from(view));
-    let (mut to_events, events) = event_channel::channel();
-    let (to_first, first) = mpsc::sync_channel(1);
-    let last = Arc::new(AtomicU64::new(seen.as_millis()));
-    let newest = Arc::clone(&last);
-    let reader = std::thread::spawn(move || {
-        loop {
-            let line = line(&mut from).ok().flatten()?;
-            match serde_json::from_slice(&line) {
-                Ok(AttachMessage::View(view)) => drop(to_view.send_replace(Arc::from(view))),
-                Ok(AttachMessage::Event { at, .. }) if at <= seen => {}
-                Ok(AttachMessage::Event { at, event }) => {
-                    // The channel has room for one timestamp, so only the first send succeeds.
-                    let _later = to_first.try_send(at);
-                    newest.fetch_max(at.as_millis(), Ordering::Relaxed);
-                    to_events.send(at, *event);
-                }
-                Err(_) => {
-                    if let Ok(Response::RunEnded(ended)) = protocol::parse_response(&line) {
-                        return Some(ended);
-                    }
-                }
-            }
-        }
-    });
-    Ok(AttachedRun {
-        view,
-        events: Some(events),
-        stream,
-        reader: Some(reader),
-        first,
-        last,
-    })
+    let (path, peer, from) = responses.into_parts();
+    AttachedRun::new(&path, peer, from, seen)
 }
 
 impl AttachedRun {
+    /// Shows a run of another machine. `stream` is connected to the one who passes the lines that the run returns for
+    /// [`attach_line`](crate::control::attach_line). `name` is the name of the run in errors. Blocks until the first view has arrived.
+    ///
+    /// # Errors
+    ///
+    /// As for [`LiveRun::attach`](crate::control::LiveRun::attach).
+    pub fn remote(name: &str, stream: UnixStream) -> Result<Self, Error> {
+        let seen = Timestamp::default();
+        Self::new(Path::new(name), None, BufReader::new(stream), seen)
+    }
+
+    /// Reads the first view, and begins to read what follows.
+    fn new(
+        path: &Path,
+        peer: Option<ProcessId>,
+        mut from: BufReader<UnixStream>,
+        seen: Timestamp,
+    ) -> Result<Self, Error> {
+        let view = first_view(path, peer, &mut from)?;
+        let failed = |e| rlm_store::Error::io("can't communicate with", path, e);
+        let stream = from.get_ref().try_clone().map_err(failed)?;
+        let (to_view, view) = watch::channel(Arc::from(view));
+        let (mut to_events, events) = event_channel::channel();
+        let (to_first, first) = mpsc::sync_channel(1);
+        let last = Arc::new(AtomicU64::new(seen.as_millis()));
+        let newest = Arc::clone(&last);
+        let reader = std::thread::spawn(move || {
+            loop {
+                let line = line(&mut from).ok().flatten()?;
+                match serde_json::from_slice(&line) {
+                    Ok(AttachMessage::View(view)) => drop(to_view.send_replace(Arc::from(view))),
+                    Ok(AttachMessage::Event { at, .. }) if at <= seen => {}
+                    Ok(AttachMessage::Event { at, event }) => {
+                        // The channel has room for one timestamp, so only the first send succeeds.
+                        let _later = to_first.try_send(at);
+                        newest.fetch_max(at.as_millis(), Ordering::Relaxed);
+                        to_events.send(at, *event);
+                    }
+                    Err(_) => {
+                        if let Ok(Response::RunEnded(ended)) = protocol::parse_response(&line) {
+                            return Some(ended);
+                        }
+                    }
+                }
+            }
+        });
+        Ok(Self {
+            view,
+            events: Some(events),
+            stream,
+            reader: Some(reader),
+            first,
+            last,
+        })
+    }
+
     /// Returns a view of the run that stays up to date.
     #[must_use]
     pub fn view(&self) -> watch::Receiver<Arc<View>> {
@@ -154,6 +152,41 @@ impl Drop for AttachedRun {
     fn drop(&mut self) {
         self.detach();
     }
+}
+
+/// Reads the first line, which has the view of the run, or the reason why there is none.
+fn first_view(
+    path: &Path,
+    peer: Option<ProcessId>,
+    from: &mut BufReader<UnixStream>,
+) -> Result<Box<View>, Error> {
+    let failed = |e| rlm_store::Error::io("can't communicate with", path, e);
+    from.get_ref()
+        .set_read_timeout(Some(TIMEOUT))
+        .map_err(failed)?;
+    let first = line(from).map_err(|e| match e.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::unresponsive(path.to_owned()),
+        _ => failed(e).into(),
+    })?;
+    let first = first.ok_or_else(|| Error::not_running(path.to_owned()))?;
+    if let Ok(AttachMessage::View(view)) = serde_json::from_slice(&first) {
+        from.get_ref().set_read_timeout(None).map_err(failed)?;
+        return Ok(view);
+    }
+    let why = match protocol::parse_response(&first) {
+        Ok(Response::Refused { reason: why }) => {
+            return Err(Error::refused(format!(
+                "the run refused the request: {why}"
+            )));
+        }
+        Ok(Response::Busy) => "too many viewers are attached".to_owned(),
+        Ok(Response::RunEnded(_)) => return Err(Error::not_running(path.to_owned())),
+        other => match protocol::other_version(&first) {
+            Some(version) => return Err(client::other_version(&version, path, peer)),
+            None => format!("unexpected response: {other:?}"),
+        },
+    };
+    Err(Error::bad_response(path.to_owned(), why))
 }
 
 /// Reads one complete line; `None` at the end.

@@ -62,8 +62,11 @@ async fn answer(
         Ok(ControlMessage::Query(ControlQuery::Status)) => peer.send(&connection.status()).await,
         Ok(ControlMessage::Query(ControlQuery::Attach { attended })) => {
             let over = connection.end.clone();
-            let shown = connection.attach(attended, over, to.closed(), &mut peer);
-            timeout(wait, shown).await?
+            // The end of the wait must not cancel `attach`, which counts the attached persons.
+            let gone = async {
+                let _elapsed = timeout(wait, to.closed()).await;
+            };
+            connection.attach(attended, over, gone, &mut peer).await
         }
         Ok(ControlMessage::Request(_)) => {
             let reason = "the fleet did not record this request".into();

@@ -121,7 +121,7 @@ impl UncopiedTranscripts {
     }
 }
 
-/// What has arrived of transcripts that another machine sends in parts. Parts can be repeated, and overlap.
+/// The bytes that have arrived of transcripts that another machine sends in parts. Parts can be repeated, and overlap.
 #[derive(Debug, Default)]
 pub struct ArrivedParts {
     /// The epoch of the claim that wrote each transcript, and the position after its last byte.
@@ -296,7 +296,7 @@ mod tests {
         copy.add(1, &part(31, " line\n")).unwrap();
         assert_eq!(text(to.path(), (1, 1)), "next line\n");
         assert_eq!(copy.arrived.omitted(), 27);
-        // What follows a gap can't be shown.
+        // Text after a gap can't be shown.
         copy.add(1, &part(50, "lost\n")).unwrap();
         copy.add(1, &part(31, " line\nlast\n")).unwrap();
         assert_eq!(text(to.path(), (1, 1)), "next line\nlast\n");

@@ -12,6 +12,7 @@ use rlm_terminal::{EditTarget, ForegroundRun, PressActions};
 use tokio::sync::mpsc;
 
 use crate::args::AttachArgs;
+use crate::command::fleet::FleetRun;
 use crate::command::live;
 use crate::command::pick;
 use crate::command::stop::{self, EndFormat};
@@ -31,6 +32,9 @@ const POLL: Duration = Duration::from_millis(20);
 const REQUEST_QUEUE: usize = 64;
 
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
+    if let Some(target) = FleetRun::named(directory, args.run.as_deref())? {
+        return target.attach(args);
+    }
     let asks = !args.json && !args.no_input;
     let run = pick::live(directory, asks, args.run.as_deref())?;
     let session = Session::begin(args.no_input, false)?;

@@ -7,6 +7,8 @@ use crate::args::FleetArgs;
 use crate::exit::Failure;
 
 #[cfg(feature = "fleet")]
+mod attach;
+#[cfg(feature = "fleet")]
 mod budget;
 #[cfg(feature = "fleet")]
 mod budget_share;
@@ -100,6 +102,10 @@ impl FleetRun {
 
     pub(crate) fn status(&self, _: bool, _: bool) -> Result<ExitCode, Failure> {
         match *self {}
+    }
+
+    pub(crate) fn attach(self, _: &crate::args::AttachArgs) -> Result<ExitCode, Failure> {
+        match self {}
     }
 
     pub(crate) fn logs(&self, _: &crate::args::LogsArgs) -> Result<ExitCode, Failure> {

@@ -36,7 +36,7 @@ const NAMESPACE: &str = "RLM_FLEET_NAMESPACE";
 /// The certificates of the authorities of its servers.
 const TLS_CA: &str = "RLM_FLEET_TLS_CA";
 /// The shortest time for the first response.
-const FIRST: Duration = Duration::from_secs(5);
+pub(super) const FIRST: Duration = Duration::from_secs(5);
 /// The time for which the owner of a run reports a stop.
 const STOP_REPORT: Duration = Duration::from_secs(60);
 /// The interval in which a follower looks for more.
@@ -48,9 +48,9 @@ const LONGEST_REST: Duration = Duration::from_secs(15);
 
 /// A run of the fleet, and the connection to it. It uses no session: a signal ends the command at once, and a recorded request stays.
 pub(crate) struct FleetRun {
-    runtime: tokio::runtime::Runtime,
-    gate: SleepGate,
-    fleet: Fleet,
+    pub(super) runtime: tokio::runtime::Runtime,
+    pub(super) gate: SleepGate,
+    pub(super) fleet: Fleet,
     run: RunId,
     last: StoredRecord,
 }
@@ -220,7 +220,7 @@ impl FleetRun {
     }
 
     /// Refuses a request to a run that has ended.
-    fn refuse_ended(&self) -> Result<(), Failure> {
+    pub(super) fn refuse_ended(&self) -> Result<(), Failure> {
         if !self.last.is_over() {
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl FleetRun {
         )))
     }
 
-    fn row(&self, last: StoredRecord) -> RowView {
+    pub(super) fn row(&self, last: StoredRecord) -> RowView {
         let run = self.run.clone();
         let row = RunRow { run, last };
         RowView::of(&row.run, &row.last, row.state())
@@ -482,7 +482,7 @@ pub(super) async fn copy_transcripts(
 }
 
 /// Gives the pause of a person a reason, which shows the worker that it is not the pause of the budget.
-fn named_pause(request: &Request) -> Request {
+pub(super) fn named_pause(request: &Request) -> Request {
     match request.clone() {
         Request::Pause {
             reason: None,

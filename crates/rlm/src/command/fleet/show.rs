@@ -54,7 +54,7 @@ pub(crate) fn wait(args: &FleetWaitArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Returns the exit code of an ended run: that of the same run on one machine. A parked run counts as stuck.
-fn code_of(last: &StoredRecord) -> Code {
+pub(super) fn code_of(last: &StoredRecord) -> Code {
     let reason = last.summary.as_ref().and_then(|it| it.reason.as_ref());
     match (last.facts.kind, reason) {
         (RecordKind::Park, _) => Code::Stuck,
