@@ -12,17 +12,17 @@ pub const MAX_STALLED: u32 = 3;
 
 /// The time that the owner of a run has to answer a probe.
 const PROBE: Duration = Duration::from_secs(2);
-/// The time that an owner has to connect again after the server was away. A claimant whose own connection is younger sends no probe yet.
+/// The time that an owner has to connect again after the server was away. A claimant whose own connection is younger sends no probe.
 const RECONNECT_GRACE: Duration = Duration::from_secs(3);
 
 /// Decides about one delivered run: the worker claims it, parks it, acknowledges it, or leaves it alone.
 ///
 /// The claim is an append like every other, so at most one of several claimants succeeds. A claimant first asks the owner of the newest claim whether
-/// it is alive. After a restart, a server can deliver a run before the lease of its owner ends; so a claimant whose own connection is young waits
-/// until the owner can be connected again.
+/// it is alive. After a restart, a server can deliver a run before the lease of its owner ends, and the owner may not be connected again yet. So a
+/// claimant whose own connection is young returns the delivery at once: a worker with an older connection can decide about it now, and this one later.
 ///
-/// A claimant never returns a delivery that it does not use, because the server would then deliver the run again before the lease of its owner ends.
-/// It leaves the delivery alone until the server delivers the run again by itself.
+/// Otherwise a claimant never returns a delivery that it does not use: it would get the run again and again while the owner is alive. It leaves the
+/// delivery alone until the server delivers the run again by itself.
 ///
 /// # Examples
 ///
@@ -30,25 +30,21 @@ const RECONNECT_GRACE: Duration = Duration::from_secs(3);
 /// use rlm_fleet::{Claim, ClaimInput, ClaimOutput, ClaimRecord, LastRecord, Moment, RecordId, RecordKind};
 ///
 /// let now = Moment::from_millis(60_000);
-/// let mut claim = Claim::new(Moment::from_millis(0));
+/// let mut claim = Claim::new();
 /// assert_eq!(claim.step(ClaimInput::Delivered, now), [ClaimOutput::ReadLast]);
 /// let base = LastRecord { seq: 41, id: RecordId::new(7), epoch: 0, kind: RecordKind::Base, stalled: 0 };
 /// let record = ClaimRecord { epoch: 1, kind: RecordKind::Claim, stalled: 1 };
-/// assert_eq!(claim.step(ClaimInput::Last(Some(base)), now), [ClaimOutput::Append { expect: 41, record }]);
+/// let connected = Moment::from_millis(0);
+/// assert_eq!(claim.step(ClaimInput::Last { last: Some(base), connected }, now), [ClaimOutput::Append { expect: 41, record }]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Claim {
-    /// When this worker connected to the server the last time.
-    connected: Moment,
-    state: ClaimState,
-}
+pub struct Claim(ClaimState);
 
 /// The state of a [`Claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ClaimState {
     New,
     Reading,
-    WaitingForOwner { until: Moment },
     Probing { last: LastRecord },
     Appending { record: ClaimRecord },
     Decided,
@@ -70,8 +66,13 @@ pub struct ClaimRecord {
 pub enum ClaimInput {
     /// The server delivered the run.
     Delivered,
-    /// The leader of the stream returned the last record of the run; `None` if there is no record.
-    Last(Option<LastRecord>),
+    /// The leader of the stream returned the last record of the run.
+    Last {
+        /// The record; `None` if there is none.
+        last: Option<LastRecord>,
+        /// When this worker connected to the server. If the server was away, the owner of the run may need the same time to connect.
+        connected: Moment,
+    },
     /// The last record can't be read.
     ReadFailed,
     /// The probe has this result.
@@ -80,8 +81,6 @@ pub enum ClaimInput {
     Append(AppendOutput),
     /// The lease of this delivery is lost.
     LeaseLost,
-    /// Time passed.
-    Time,
 }
 
 /// The result of a probe.
@@ -104,8 +103,6 @@ pub enum ProbeResult {
 pub enum ClaimOutput {
     /// Read the last record of the run from the leader of the stream.
     ReadLast,
-    /// Pass [`ClaimInput::Time`] at this moment.
-    WaitUntil(Moment),
     /// Ask the owner of the run for an answer.
     Probe {
         /// The time that the owner has to answer.
@@ -129,47 +126,43 @@ pub enum ClaimOutput {
     Acknowledge,
     /// Send nothing about the delivery. The server delivers the run again when the lease ends.
     LeaveAlone,
+    /// Return the delivery, so that the server delivers the run to another worker, and ask for no run before this moment.
+    Return {
+        /// When the connection of this worker is old enough.
+        until: Moment,
+    },
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Claim {
-    /// Creates the decision about a delivery to a worker that connected to the server at this moment.
+    /// Creates the decision about a delivery.
     #[must_use]
-    pub fn new(connected: Moment) -> Self {
-        let state = ClaimState::New;
-        Self { connected, state }
-    }
-
-    /// Records that this worker connected to the server again, at this moment. An owner may then need the same time to connect.
-    ///
-    /// A server that restarts again while the claimant waits for the owner disconnects both once more.
-    pub fn reconnected(&mut self, connected: Moment) {
-        if !sabotage::is_on(Sabotage::KeepOldConnection) {
-            self.connected = self.connected.max(connected);
-        }
+    pub fn new() -> Self {
+        Self(ClaimState::New)
     }
 
     /// Takes one input, and returns what the caller must do now, in order. An input that does not fit the state has no effect.
     #[must_use]
     pub fn step(&mut self, input: ClaimInput, now: Moment) -> Vec<ClaimOutput> {
-        let output = match (self.state, input) {
+        let output = match (self.0, input) {
             (ClaimState::Decided, _) => return Vec::new(),
             (_, ClaimInput::LeaseLost) if sabotage::is_on(Sabotage::ClaimAfterLoss) => {
                 return Vec::new();
             }
             (_, ClaimInput::LeaseLost) => self.decide(ClaimOutput::LeaveAlone),
             (ClaimState::New, ClaimInput::Delivered) => {
-                self.state = ClaimState::Reading;
+                self.0 = ClaimState::Reading;
                 ClaimOutput::ReadLast
             }
-            (ClaimState::Reading, ClaimInput::Last(last)) => self.decide_by_last(last, now),
+            (ClaimState::Reading, ClaimInput::Last { last, connected }) => {
+                self.decide_by_last(last, connected, now)
+            }
             (ClaimState::Reading, ClaimInput::ReadFailed) => self.decide(ClaimOutput::LeaveAlone),
-            (ClaimState::WaitingForOwner { until }, ClaimInput::Time) if now >= until => {
-                self.state = ClaimState::Reading;
-                ClaimOutput::ReadLast
-            }
-            (ClaimState::WaitingForOwner { until }, ClaimInput::Time) => {
-                ClaimOutput::WaitUntil(until)
-            }
             (ClaimState::Probing { .. }, ClaimInput::Probed(ProbeResult::Owner { .. }))
                 if !sabotage::is_on(Sabotage::IgnoreOwner) =>
             {
@@ -194,7 +187,12 @@ impl Claim {
         vec![output]
     }
 
-    fn decide_by_last(&mut self, last: Option<LastRecord>, now: Moment) -> ClaimOutput {
+    fn decide_by_last(
+        &mut self,
+        last: Option<LastRecord>,
+        connected: Moment,
+        now: Moment,
+    ) -> ClaimOutput {
         let Some(last) = last else {
             return self.decide(ClaimOutput::Acknowledge);
         };
@@ -211,21 +209,20 @@ impl Claim {
             RecordKind::Base | RecordKind::Release | RecordKind::Failure | RecordKind::Unpark => {
                 self.take_over(last)
             }
-            _ => self.ask_owner(last, now),
+            _ => self.ask_owner(last, connected, now),
         }
     }
 
     /// Handles a run whose newest claim can have an owner.
-    fn ask_owner(&mut self, last: LastRecord, now: Moment) -> ClaimOutput {
-        let until = self.connected + RECONNECT_GRACE;
+    fn ask_owner(&mut self, last: LastRecord, connected: Moment, now: Moment) -> ClaimOutput {
+        let until = connected + RECONNECT_GRACE;
         if sabotage::is_on(Sabotage::SkipProbe) {
             return self.take_over(last);
         }
         if now < until && !sabotage::is_on(Sabotage::SkipGrace) {
-            self.state = ClaimState::WaitingForOwner { until };
-            return ClaimOutput::WaitUntil(until);
+            return self.decide(ClaimOutput::Return { until });
         }
-        self.state = ClaimState::Probing { last };
+        self.0 = ClaimState::Probing { last };
         ClaimOutput::Probe { within: PROBE }
     }
 
@@ -240,7 +237,7 @@ impl Claim {
             kind,
             stalled: kind.stalled(last.stalled),
         };
-        self.state = ClaimState::Appending { record };
+        self.0 = ClaimState::Appending { record };
         ClaimOutput::Append {
             expect: last.seq,
             record,
@@ -248,7 +245,7 @@ impl Claim {
     }
 
     fn decide(&mut self, output: ClaimOutput) -> ClaimOutput {
-        self.state = ClaimState::Decided;
+        self.0 = ClaimState::Decided;
         output
     }
 }

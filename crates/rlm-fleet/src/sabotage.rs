@@ -30,8 +30,6 @@ pub enum Sabotage {
     CountFromAnswer,
     /// A claimant does not wait until the owner can be connected again.
     SkipGrace,
-    /// A claimant takes no notice of a new connection.
-    KeepOldConnection,
     /// A claimant sends no probe.
     SkipProbe,
     /// A claimant takes the run from an owner that answers.

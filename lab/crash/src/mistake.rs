@@ -101,7 +101,7 @@ pub const STORE: [Sabotage; 25] = [
 ];
 
 /// All mistakes of a worker of a fleet.
-pub const FLEET: [FleetSabotage; 16] = [
+pub const FLEET: [FleetSabotage; 15] = [
     FleetSabotage::FenceWithoutReadBack,
     FleetSabotage::TrustLostAnswer,
     FleetSabotage::FollowOtherOwner,
@@ -111,7 +111,6 @@ pub const FLEET: [FleetSabotage; 16] = [
     FleetSabotage::KillAtLeaseEnd,
     FleetSabotage::CountFromAnswer,
     FleetSabotage::SkipGrace,
-    FleetSabotage::KeepOldConnection,
     FleetSabotage::SkipProbe,
     FleetSabotage::IgnoreOwner,
     FleetSabotage::SkipPoison,

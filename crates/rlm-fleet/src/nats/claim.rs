@@ -46,6 +46,11 @@ pub enum ClaimDecision {
     Over,
     /// Another worker owns the run, or the claim failed. The server delivers the run again when the lease ends.
     LeftAlone,
+    /// This worker connected a moment ago, so another worker gets the run. This worker should ask for no run before this moment.
+    Returned {
+        /// When the connection of this worker is old enough.
+        until: Moment,
+    },
 }
 
 /// A run that this worker owns. Dropping it ends the renewals, so that another worker takes the run over when the lease ends.
@@ -122,7 +127,7 @@ impl Delivery {
         let lease = Lease::begin(&self.fleet, &self.message, self.lease, self.pulled);
         let journal = RunJournal::new(&self.fleet, &self.run).await?;
         let mut state = Claiming {
-            claim: Claim::new(self.fleet.connected_at()),
+            claim: Claim::new(),
             delivery: &self,
             journal: &journal,
             worker,
@@ -131,7 +136,6 @@ impl Delivery {
         };
         let mut input = ClaimInput::Delivered;
         let decided = loop {
-            state.claim.reconnected(self.fleet.connected_at());
             let mut outputs = state.claim.step(input, now()).into_iter();
             let Some(output) = outputs.next() else {
                 break ClaimOutput::LeaveAlone;
@@ -166,6 +170,12 @@ impl Delivery {
                 acknowledge(&self.fleet, &self.message, AckKind::Ack).await?;
                 Ok(ClaimDecision::Over)
             }
+            (ClaimOutput::Return { until }, _) => {
+                // A renewal after the return would prolong the lease of the next worker.
+                lease.end();
+                acknowledge(&self.fleet, &self.message, AckKind::Nak(None)).await?;
+                Ok(ClaimDecision::Returned { until })
+            }
             (ClaimOutput::LeaveAlone, _) if is_newer => {
                 let run = self.run.to_string();
                 Err(Kind::Newer { run }.into())
@@ -178,7 +188,10 @@ impl Delivery {
 fn is_decided(output: ClaimOutput) -> bool {
     matches!(
         output,
-        ClaimOutput::Own { .. } | ClaimOutput::Acknowledge | ClaimOutput::LeaveAlone
+        ClaimOutput::Own { .. }
+            | ClaimOutput::Acknowledge
+            | ClaimOutput::LeaveAlone
+            | ClaimOutput::Return { .. }
     )
 }
 
@@ -200,18 +213,14 @@ impl Claiming<'_> {
             ClaimOutput::ReadLast => match self.journal.last().await {
                 Ok(last) => {
                     self.last = last;
-                    ClaimInput::Last(self.last.as_ref().map(|last| last.facts))
+                    ClaimInput::Last {
+                        last: self.last.as_ref().map(|last| last.facts),
+                        connected: fleet.connected_at(),
+                    }
                 }
                 Err(e) if e.is_unavailable() => ClaimInput::ReadFailed,
                 Err(e) => return Err(e),
             },
-            ClaimOutput::WaitUntil(at) => {
-                fleet.sleep_until(at).await;
-                match fleet.gate.is_shutdown() {
-                    true => ClaimInput::LeaseLost,
-                    false => ClaimInput::Time,
-                }
-            }
             ClaimOutput::Probe { within } => {
                 ClaimInput::Probed(probe(fleet, &self.delivery.run, within).await?)
             }
@@ -219,9 +228,10 @@ impl Claiming<'_> {
                 ClaimInput::Append(self.append(expect, record).await?)
             }
             // These are decisions, which are not executed here.
-            ClaimOutput::Own { .. } | ClaimOutput::Acknowledge | ClaimOutput::LeaveAlone => {
-                ClaimInput::LeaseLost
-            }
+            ClaimOutput::Own { .. }
+            | ClaimOutput::Acknowledge
+            | ClaimOutput::LeaveAlone
+            | ClaimOutput::Return { .. } => ClaimInput::LeaseLost,
         })
     }
 

@@ -337,7 +337,6 @@ impl Owners {
         for output in outputs {
             match output {
                 ClaimOutput::ReadLast => holder.call = Some(Call::Read),
-                ClaimOutput::WaitUntil(_) => {}
                 ClaimOutput::Probe { .. } => holder.call = Some(Call::Probe),
                 ClaimOutput::Append { expect, record } => {
                     holder.appender = Some(Appender::new(expect, record.epoch));
@@ -348,6 +347,14 @@ impl Owners {
                     holder.agent = Agent::Running;
                 }
                 ClaimOutput::Acknowledge => holder.call = Some(Call::Acknowledge),
+                ClaimOutput::Return { .. } => {
+                    holder.is_over = true;
+                    // A worker whose lease is lost sends nothing.
+                    if holder.lease.kill_at().is_some() {
+                        let early = holder.early;
+                        self.queued = Queued::Available { early };
+                    }
+                }
                 ClaimOutput::LeaveAlone => {
                     holder.is_over = true;
                     let is_lost = holder.lease.kill_at().is_none();
@@ -548,7 +555,12 @@ impl Owners {
         let clock = self.clock(at);
         match holder.call.take() {
             Some(Call::ReadAnswer(last)) => {
-                let outputs = holder.claim.step(ClaimInput::Last(Some(last)), clock);
+                let connected = self.connected[at].unwrap_or(self.now);
+                let last = ClaimInput::Last {
+                    last: Some(last),
+                    connected: Moment::from_millis(connected * 1000),
+                };
+                let outputs = holder.claim.step(last, clock);
                 self.claim_outputs(at, holder, outputs, broken);
             }
             Some(Call::PublishAnswer(call, answer)) => {
@@ -735,12 +747,11 @@ impl Owners {
             Setup::CountFromDelivery => self.clock(at),
             _ => since,
         };
-        let connected = self.connected[at].unwrap_or(self.now);
         let mut holder = Box::new(Holder {
             nth,
             early,
             lease: LeaseClock::new(Duration::from_secs(LEASE), since),
-            claim: Claim::new(Moment::from_millis(connected * 1000)),
+            claim: Claim::new(),
             appender: None,
             record: None,
             handover: None,
@@ -781,10 +792,6 @@ impl Owners {
             return;
         }
         match step {
-            OwnerStep::LeaseTime(_) => {
-                let outputs = holder.claim.step(ClaimInput::Time, clock);
-                self.claim_outputs(at, holder, outputs, broken);
-            }
             OwnerStep::CallArrives(_) => self.call_arrives(at, holder, false, broken),
             OwnerStep::ProbeIsLost(_) => self.call_arrives(at, holder, true, broken),
             OwnerStep::AnswerArrives(_) => self.answer_arrives(at, holder, broken),

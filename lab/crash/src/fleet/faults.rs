@@ -1,6 +1,6 @@
 //! The faults of workers, machines and connections, and the order of everything that happens.
 
-use rlm_fleet::{AppendInput, ClaimInput, HandoverInput};
+use rlm_fleet::{AppendInput, HandoverInput, Moment};
 
 use super::model::{Cause, Event, Fault, Holder, Millis, Phase, Reply, World};
 use super::store::RunStore;
@@ -37,9 +37,6 @@ impl<S: RunStore> World<S> {
             }
             Event::Received(to, reply) => self.answered(to, reply),
             Event::LeaseTime(holder, moment) => self.lease_time(holder, moment),
-            Event::ClaimTime(holder) => self.with_hold(holder, |world, hold| {
-                world.claim_step(holder, hold, ClaimInput::Time);
-            }),
             Event::AppendTime(holder, appender) => self.with_hold(holder, |world, hold| {
                 if hold.appenders == appender {
                     world.append_step(holder, hold, AppendInput::Time);
@@ -90,7 +87,6 @@ impl<S: RunStore> World<S> {
         let (worker, is_worker) = match event {
             Event::Received(to, reply) => (to.worker, !self.is_of_program(*to, reply)),
             Event::LeaseTime(holder, _)
-            | Event::ClaimTime(holder)
             | Event::HandoverTime(holder)
             | Event::NoticeGone(holder)
             | Event::NoAnswer(holder, _) => (holder.worker, true),
@@ -156,6 +152,7 @@ impl<S: RunStore> World<S> {
         let start = it.start;
         (it.is_up, it.is_online, it.start) = (false, false, start + 1);
         (it.frozen_until, it.paused_until, it.cut_until) = (0, 0, 0);
+        it.asks_from = Moment::default();
         it.pulls.clear();
         it.holds.clear();
         let is_its = |holder: &Holder| holder.worker == worker && holder.start == start;

@@ -155,7 +155,6 @@ pub(super) enum Event<B> {
     /// A worker, or the process of a run, reads a message.
     Received(Holder, Reply),
     LeaseTime(Holder, Moment),
-    ClaimTime(Holder),
     AppendTime(Holder, u32),
     HandoverTime(Holder),
     /// The answer to this call of an appender did not arrive in time.
@@ -300,6 +299,8 @@ pub(super) struct Worker<S: RunStore> {
     pub(super) cut_until: Millis,
     pub(super) frozen_until: Millis,
     pub(super) paused_until: Millis,
+    /// When it asks for runs again, after it returned a delivery.
+    pub(super) asks_from: Moment,
     /// The time that its clock lost.
     pub(super) lag: Millis,
     pub(super) pulls: BTreeSet<u64>,
@@ -489,6 +490,7 @@ impl<S: RunStore> World<S> {
             cut_until: 0,
             frozen_until: 0,
             paused_until: 0,
+            asks_from: Moment::default(),
             lag: 0,
             pulls: BTreeSet::new(),
             holds: BTreeMap::new(),

@@ -27,6 +27,10 @@ impl<S: RunStore> World<S> {
         if waits > self.now {
             return self.later(waits - self.now, Event::Fill(worker));
         }
+        let asks_from = self.workers[worker].asks_from;
+        if asks_from > self.clock(worker) {
+            return self.at(worker, asks_from, Event::Fill(worker));
+        }
         for _ in busy..self.setup.slots {
             self.made_ids += 1;
             let (pull, pulled) = (self.made_ids, self.clock(worker));
@@ -101,7 +105,7 @@ impl<S: RunStore> World<S> {
             lease: LeaseClock::new(self.setup.lease, pulled),
             lease_wake: Some(pulled),
             is_lost: false,
-            claim: Claim::new(worker.connected),
+            claim: Claim::new(),
             handover: None,
             appender: None,
             appenders: 0,
@@ -142,7 +146,8 @@ impl<S: RunStore> World<S> {
                 // The answer to an earlier request finds no reader.
                 if hold.asked == asked && hold.phase == Phase::Claiming {
                     hold.last = last.unwrap_or(hold.last);
-                    world.claim_step(holder, hold, ClaimInput::Last(last));
+                    let connected = world.workers[holder.worker].connected;
+                    world.claim_step(holder, hold, ClaimInput::Last { last, connected });
                 }
             }
             Reply::Last(Reader::Appender(appender, call), last) => {
@@ -230,8 +235,6 @@ impl<S: RunStore> World<S> {
     }
 
     pub(super) fn claim_step(&mut self, holder: Holder, hold: &mut Hold<S>, input: ClaimInput) {
-        let connected = self.workers[holder.worker].connected;
-        hold.claim.reconnected(connected);
         let outputs = hold.claim.step(input, self.clock(holder.worker));
         self.claim_outputs(holder, hold, outputs);
     }
@@ -243,7 +246,6 @@ impl<S: RunStore> World<S> {
                     let read = Request::ReadLast(Reader::Claim(hold.asked + 1));
                     self.ask(holder, hold, read, Class::Other, ANSWER);
                 }
-                ClaimOutput::WaitUntil(at) => self.at(holder.worker, at, Event::ClaimTime(holder)),
                 ClaimOutput::Probe { within } => {
                     let class = self.probe_class();
                     let within = within.as_millis() as u64;
@@ -269,6 +271,11 @@ impl<S: RunStore> World<S> {
                     hold.is_over = true;
                 }
                 ClaimOutput::LeaveAlone => hold.is_over = true,
+                ClaimOutput::Return { until } => {
+                    self.send(holder, Request::Return, Traffic::Claim, Class::Once);
+                    self.workers[holder.worker].asks_from = until;
+                    hold.is_over = true;
+                }
             }
         }
     }

@@ -71,18 +71,35 @@ pub(super) async fn submit(fleet: &Fleet) -> RunHead {
     head
 }
 
-/// Waits for the run, and claims it.
-pub(super) async fn claim(fleet: &Fleet) -> Box<Claimed> {
+/// Waits for a delivery, and decides about it. A worker that connected a moment ago waits and asks again.
+pub(super) async fn decide_as(fleet: &Fleet, worker: &str) -> Result<ClaimDecision, Error> {
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < DEADLINE, "no delivery");
+        let Some(delivery) = fleet.pull(&pool()).await? else {
+            continue;
+        };
+        match delivery.decide(worker).await? {
+            ClaimDecision::Returned { until } => fleet.sleep_until(until).await,
+            decision => return Ok(decision),
+        }
+    }
+}
+
+/// Claims the run as this worker.
+pub(super) async fn claim_as(fleet: &Fleet, worker: &str) -> Box<Claimed> {
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < DEADLINE, "no claim");
-        let Some(delivery) = fleet.pull(&pool()).await.unwrap() else {
-            continue;
-        };
-        if let ClaimDecision::Claimed(claimed) = delivery.decide("worker").await.unwrap() {
+        if let ClaimDecision::Claimed(claimed) = decide_as(fleet, worker).await.unwrap() {
             return claimed;
         }
     }
+}
+
+/// Waits for the run, and claims it.
+pub(super) async fn claim(fleet: &Fleet) -> Box<Claimed> {
+    claim_as(fleet, "worker").await
 }
 
 /// The directory of a claimed run, with its journal and its head.
@@ -162,6 +179,7 @@ async fn init_creates_the_assets_once() {
             "stream test-runs: Unchanged",
             "stream test-work: Unchanged",
             "stream test-requests: Unchanged",
+            "stream test-transcripts: Unchanged",
             "stream test-settings: Unchanged",
             "stream test-spent: Unchanged",
             "consumer pool-main: Unchanged",
@@ -170,7 +188,7 @@ async fn init_creates_the_assets_once() {
     );
     let changed = fleet.init(&options(30, &["main", "big"])).await.unwrap();
     assert_eq!(
-        shown(changed)[5..7],
+        shown(changed)[6..8],
         ["consumer pool-main: Changed", "consumer pool-big: Created"]
     );
     let lease = fleet.lease_of(&pool()).await.unwrap();

@@ -1,12 +1,10 @@
 //! Records and answers as a newer program would write them, in one fleet with this program.
 
-use std::time::Instant;
-
 use futures_core::Stream as _;
 use serde_json::{Value, json};
 
-use super::runs::{claim, open, pool, run, submit};
-use super::server::{DEADLINE, Server};
+use super::runs::{claim, decide_as, open, run, submit};
+use super::server::Server;
 use crate::RecordKind;
 use crate::nats::*;
 
@@ -18,17 +16,6 @@ async fn publish(fleet: &Fleet, json: &Value) {
     let subject = fleet.names.run(&run()).unwrap();
     let sent = fleet.context.publish(subject, bytes.into()).await.unwrap();
     sent.await.unwrap();
-}
-
-/// Waits for the delivery of the run, and returns the decision about it.
-async fn decide(fleet: &Fleet) -> Result<ClaimDecision, Error> {
-    let begun = Instant::now();
-    loop {
-        assert!(begun.elapsed() < DEADLINE, "no delivery");
-        if let Some(delivery) = fleet.pull(&pool()).await.unwrap() {
-            return delivery.decide("older").await;
-        }
-    }
 }
 
 #[tokio::test]
@@ -51,7 +38,7 @@ async fn f15_run_of_a_newer_version_is_refused_by_name_and_left() {
     let before = fleet.last(&run()).await.unwrap();
     // Each delivery is refused, and the next worker gets the run again.
     for _ in 0..2 {
-        expect_newer(decide(&fleet).await.unwrap_err());
+        expect_newer(decide_as(&fleet, "older").await.unwrap_err());
     }
     expect_newer(fleet.wait(&run()).await.unwrap_err());
     expect_newer(fleet.code(&run()).await.unwrap_err());
@@ -114,7 +101,7 @@ async fn f15_owner_that_answers_in_a_newer_form_keeps_its_run() {
             sent.unwrap();
         }
     });
-    let decision = decide(&fleet).await.unwrap();
+    let decision = decide_as(&fleet, "older").await.unwrap();
     assert!(matches!(decision, ClaimDecision::LeftAlone), "{decision:?}");
     owner.abort();
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::runs::{claim, ended, open, pool, run, submit};
+use super::runs::{claim, claim_as, decide_as, ended, open, pool, run, submit};
 use super::server::{DEADLINE, LEASE, Server};
 use crate::nats::*;
 use crate::{FailureCause, Moment, RecordKind};
@@ -125,18 +125,37 @@ async fn run_of_a_living_owner_is_left_alone() {
     // The owner answers probes, and its renewals are lost.
     owner.lease.end();
     let other = super::server::connect(&server.address()).await;
-    let begun = Instant::now();
-    loop {
-        assert!(begun.elapsed() < DEADLINE);
-        let Some(delivery) = other.pull(&pool()).await.unwrap() else {
-            continue;
-        };
-        let decision = delivery.decide("other").await.unwrap();
-        assert!(matches!(decision, ClaimDecision::LeftAlone), "{decision:?}");
-        break;
-    }
+    let decision = decide_as(&other, "other").await.unwrap();
+    assert!(matches!(decision, ClaimDecision::LeftAlone), "{decision:?}");
     let last = fleet.last(&run()).await.unwrap();
     assert_eq!(last.facts.epoch, owner.epoch());
+}
+
+#[tokio::test]
+async fn run_of_a_dead_owner_goes_to_the_worker_with_the_older_connection() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    drop(claim(&fleet).await);
+    // This connection is older than three seconds then.
+    fleet.sleep_until(fleet.connected_at() + LEASE * 2).await;
+    let young = super::server::connect(&server.address()).await;
+    let begun = Instant::now();
+    let returned = loop {
+        assert!(begun.elapsed() < DEADLINE, "no delivery");
+        if let Some(delivery) = young.pull(&pool()).await.unwrap() {
+            break delivery.decide("young").await.unwrap();
+        }
+    };
+    let ClaimDecision::Returned { until } = returned else {
+        panic!("{returned:?}");
+    };
+    assert!(until > young.connected_at());
+    let claimed = claim_as(&fleet, "old").await;
+    assert_eq!(claimed.epoch(), 2);
+    assert!(now() < until, "the younger worker was waited for");
 }
 
 #[tokio::test]
@@ -293,19 +312,6 @@ async fn run_is_parked_after_three_claims_without_an_iteration() {
     let no_answer = |epoch| (epoch, "worker", FailureCause::NoAnswer);
     assert_eq!(claims, [no_answer(1), no_answer(2), no_answer(3)]);
     assert!(failed.is_sorted_by_key(|it| it.at), "{failed:?}");
-}
-
-/// Claims the run as this worker.
-async fn claim_as(fleet: &Fleet, worker: &str) -> Box<Claimed> {
-    let begun = Instant::now();
-    loop {
-        assert!(begun.elapsed() < DEADLINE, "no claim");
-        if let Some(delivery) = fleet.pull(&pool()).await.unwrap()
-            && let ClaimDecision::Claimed(claimed) = delivery.decide(worker).await.unwrap()
-        {
-            return claimed;
-        }
-    }
 }
 
 #[tokio::test]

@@ -164,7 +164,7 @@ struct Worker {
 struct WorkerHealth {
     /// The starts of runs that failed, in a row.
     failed_starts: u32,
-    /// The end of the pause after them.
+    /// When it asks again: after failed starts, or when its connection is old enough.
     pause_until: Moment,
     /// Whether the budget of the fleet is spent.
     is_budget_spent: bool,
@@ -176,7 +176,7 @@ impl Worker {
     async fn serve(self, pool: Pool) -> Result<(), FleetError> {
         let mut is_first = true;
         while !self.shutdown.is_cancelled() {
-            self.wait_after_failed_starts().await;
+            self.wait_while_paused().await;
             if self.is_budget_spent().await {
                 self.sleep(BUDGET_INTERVAL).await;
                 continue;
@@ -199,14 +199,15 @@ impl Worker {
             match self.fleet.permitted(delivery.decide(&self.name)).await {
                 Ok(ClaimDecision::Claimed(claimed)) => self.work(*claimed).await,
                 Ok(ClaimDecision::Over | ClaimDecision::LeftAlone) => {}
+                Ok(ClaimDecision::Returned { until }) => self.pause(until),
                 Err(e) => self.wait_after(&e).await,
             }
         }
         Ok(())
     }
 
-    /// Waits while this worker asks for no run because it can't start runs.
-    async fn wait_after_failed_starts(&self) {
+    /// Waits while the slots of this pool ask for no run.
+    async fn wait_while_paused(&self) {
         let until = self.health().pause_until;
         self.sleep(until.since(now())).await;
     }
@@ -249,8 +250,8 @@ impl Worker {
             false => 0,
         };
         let pause = pause_after_failed_starts(health.failed_starts, lease);
-        health.pause_until = now() + pause;
         drop(health);
+        self.pause(now() + pause);
         if is_failed {
             let pause = rlm_text::duration::show(pause);
             let text = format!(
@@ -258,6 +259,12 @@ impl Worker {
             );
             self.say(None, &text);
         }
+    }
+
+    /// Lets the slots of this pool ask for no run before this moment.
+    fn pause(&self, until: Moment) {
+        let mut health = self.health();
+        health.pause_until = health.pause_until.max(until);
     }
 
     async fn wait_after(&self, error: &FleetError) {
