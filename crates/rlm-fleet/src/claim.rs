@@ -81,6 +81,8 @@ pub enum ClaimInput {
     Append(AppendOutput),
     /// The lease of this delivery is lost.
     LeaseLost,
+    /// The connection to the server is lost. The server may restart, so the answer to a probe can be lost, and a claim could be stored when it is back.
+    Disconnected,
 }
 
 /// The result of a probe.
@@ -155,6 +157,10 @@ impl Claim {
                 return Vec::new();
             }
             (_, ClaimInput::LeaseLost) => self.decide(ClaimOutput::LeaveAlone),
+            (_, ClaimInput::Disconnected) if sabotage::is_on(Sabotage::ClaimAcrossRestart) => {
+                return Vec::new();
+            }
+            (_, ClaimInput::Disconnected) => self.decide(ClaimOutput::LeaveAlone),
             (ClaimState::New, ClaimInput::Delivered) => {
                 self.0 = ClaimState::Reading;
                 ClaimOutput::ReadLast

@@ -30,6 +30,8 @@ pub enum Sabotage {
     CountFromAnswer,
     /// A claimant does not wait until the owner can be connected again.
     SkipGrace,
+    /// A claimant goes on although it lost the connection.
+    ClaimAcrossRestart,
     /// A claimant sends no probe.
     SkipProbe,
     /// A claimant takes the run from an owner that answers.

@@ -134,6 +134,7 @@ impl Delivery {
             last: None,
             probes: None,
         };
+        let mut connections = self.fleet.connections();
         let mut input = ClaimInput::Delivered;
         let decided = loop {
             let mut outputs = state.claim.step(input, now()).into_iter();
@@ -145,6 +146,7 @@ impl Delivery {
             }
             input = tokio::select! {
                 biased;
+                Ok(()) = connections.changed() => ClaimInput::Disconnected,
                 () = lease.lost() => ClaimInput::LeaseLost,
                 next = state.execute(output) => next?,
             };

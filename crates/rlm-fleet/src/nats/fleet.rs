@@ -75,6 +75,8 @@ pub struct Fleet {
     pub(super) gate: SleepGate,
     /// When the present connection was made, in milliseconds of the clock.
     connected: Arc<AtomicU64>,
+    /// Changes when the connection is lost, and when it is made again.
+    connections: watch::Receiver<()>,
     /// The newest message of the server that it refused an operation to this user.
     refused: watch::Receiver<Option<String>>,
 }
@@ -110,6 +112,7 @@ impl Fleet {
         let connected = Arc::new(AtomicU64::new(now().as_millis()));
         let changed = Arc::clone(&connected);
         let (refuse, refused) = watch::channel(None);
+        let (change, connections) = watch::channel(());
         let mut options = ConnectOptions::new()
             // The server can name other servers of its cluster, without the scheme of this address.
             .require_tls(address.needs_tls())
@@ -123,7 +126,13 @@ impl Fleet {
             })
             .event_callback(move |event| {
                 match event {
-                    Event::Connected => changed.store(now().as_millis(), Ordering::Relaxed),
+                    Event::Connected => {
+                        changed.store(now().as_millis(), Ordering::Relaxed);
+                        change.send_replace(());
+                    }
+                    Event::Disconnected => {
+                        change.send_replace(());
+                    }
                     Event::ServerError(ServerError::Other(text)) if is_refusal(&text) => {
                         refuse.send_replace(Some(text));
                     }
@@ -171,6 +180,7 @@ impl Fleet {
             names,
             gate,
             connected,
+            connections,
             refused,
         })
     }
@@ -210,6 +220,13 @@ impl Fleet {
     #[must_use]
     pub fn connected_at(&self) -> Moment {
         Moment::from_millis(self.connected.load(Ordering::Relaxed))
+    }
+
+    /// Returns a receiver that changes when the connection is lost from now on.
+    pub(super) fn connections(&self) -> watch::Receiver<()> {
+        let mut connections = self.connections.clone();
+        connections.mark_unchanged();
+        connections
     }
 
     pub(super) async fn stream(&self, name: String) -> Result<Stream<()>, Error> {

@@ -717,6 +717,7 @@ impl Owners {
                         Worker::Idle => {}
                     }
                 }
+                (0..2).for_each(|at| self.disconnect(at, broken));
             }
             OwnerStep::Connect(at) => self.connected[at] = Some(self.now),
             OwnerStep::Receive(at) => self.receive(at, broken),
@@ -737,6 +738,25 @@ impl Owners {
                 }
             }
         }
+    }
+
+    /// Lets a claimant know that its connection is lost.
+    fn disconnect(&mut self, at: usize, broken: &mut Broken) {
+        let worker = std::mem::replace(&mut self.workers[at], Worker::Idle);
+        let Worker::Holds(mut holder) = worker else {
+            self.workers[at] = worker;
+            return;
+        };
+        if !holder.owns && !holder.is_over {
+            let clock = self.clock(at);
+            let outputs = holder.claim.step(ClaimInput::Disconnected, clock);
+            self.claim_outputs(at, &mut holder, outputs, broken);
+            if let Some(appender) = &mut holder.appender {
+                let outputs = appender.step(AppendInput::GiveUp, clock);
+                self.append_outputs(at, &mut holder, outputs, broken);
+            }
+        }
+        self.put(at, holder);
     }
 
     fn receive(&mut self, at: usize, broken: &mut Broken) {

@@ -112,6 +112,15 @@ fn claims_of_single_runs_have_these_steps() {
             trace(&[delivered, (9_001, last(RecordKind::Unknown, 0))]),
         ),
         (
+            "the connection is lost",
+            trace(&[
+                delivered,
+                (9_001, working),
+                (9_002, ClaimInput::Disconnected),
+                (9_003, NO_OWNER),
+            ]),
+        ),
+        (
             "the lease is lost",
             trace(&[
                 delivered,

@@ -50,6 +50,7 @@ impl<S: RunStore> World<S> {
             }
             Event::NoAnswer(holder, asked) => self.no_answer(holder, asked),
             Event::Fill(worker) => self.fill(worker),
+            Event::Disconnected(worker) => self.disconnected(worker),
             Event::PullOver {
                 worker,
                 start,
@@ -93,9 +94,10 @@ impl<S: RunStore> World<S> {
             Event::AppendTime(holder, _) | Event::NoAppendAnswer(holder, ..) => {
                 (holder.worker, !self.is_working(*holder))
             }
-            Event::PullOver { worker, .. } | Event::Connect(worker) | Event::Fill(worker) => {
-                (*worker, true)
-            }
+            Event::PullOver { worker, .. }
+            | Event::Connect(worker)
+            | Event::Disconnected(worker)
+            | Event::Fill(worker) => (*worker, true),
             Event::AgentDone(tree)
             | Event::TreeStops(tree)
             | Event::KillTime(tree)
@@ -233,6 +235,7 @@ impl<S: RunStore> World<S> {
                 // Two pings without an answer end a connection.
                 if time >= 4_000 && it.is_online {
                     it.is_online = false;
+                    self.later(0, Event::Disconnected(worker));
                     self.connect(worker);
                 }
             }

@@ -163,6 +163,8 @@ pub(super) enum Event<B> {
     NoAnswer(Holder, u32),
     /// A worker that could not ask for runs tries again.
     Fill(usize),
+    /// A worker notices that its connection is lost.
+    Disconnected(usize),
     PullOver {
         worker: usize,
         start: u32,

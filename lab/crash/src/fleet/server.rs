@@ -298,6 +298,9 @@ impl<S: RunStore> World<S> {
             worker.is_online = false;
             worker.pulls.clear();
         }
+        for worker in 0..self.workers.len() {
+            self.later(0, Event::Disconnected(worker));
+        }
         self.later(away, Event::ServerUp);
     }
 

@@ -234,6 +234,24 @@ impl<S: RunStore> World<S> {
         hold.is_over |= hold.phase != Phase::Claiming && hold.tree.is_none();
     }
 
+    /// Lets the claimants of a worker know that the connection is lost.
+    pub(super) fn disconnected(&mut self, worker: usize) {
+        let it = &self.workers[worker];
+        let start = it.start;
+        let claims = { it.holds.iter() }.filter(|(_, hold)| hold.phase == Phase::Claiming);
+        for delivery in claims.map(|(delivery, _)| *delivery).collect::<Vec<_>>() {
+            let holder = Holder {
+                worker,
+                start,
+                delivery,
+            };
+            self.with_hold(holder, |world, hold| {
+                world.claim_step(holder, hold, ClaimInput::Disconnected);
+                world.append_step(holder, hold, AppendInput::GiveUp);
+            });
+        }
+    }
+
     pub(super) fn claim_step(&mut self, holder: Holder, hold: &mut Hold<S>, input: ClaimInput) {
         let outputs = hold.claim.step(input, self.clock(holder.worker));
         self.claim_outputs(holder, hold, outputs);

@@ -32,6 +32,18 @@ fn f16_simulated_fleet_ends_every_run_with_one_owner_at_a_time() {
     assert!(!measured.handovers.is_empty(), "{measured:?}");
 }
 
+/// Two restarts of the server must fall around a probe, so this needs more histories than the other mistakes.
+#[test]
+fn d9_claim_across_restart_is_noticed() {
+    // The histories in which the server restarts and forgets leases.
+    let mut seeds = (1..30_000).step_by(6);
+    let noticed = mistake::during(Sabotage::ClaimAcrossRestart, || {
+        seeds.find(|seed| cases::replay(&format!("fleet={seed}/3f")).is_err())
+    });
+    let seed = noticed.expect("no history notices it");
+    assert_eq!(cases::replay(&format!("fleet={seed}/3f")), Ok(()));
+}
+
 /// The number of sequences of faults that a control tries.
 const SEEDS: u64 = 20;
 
