@@ -14,6 +14,7 @@ use futures_core::Stream as _;
 use rlm_store::{RunId, TranscriptPart, UncopiedTranscripts};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
+use uuid::Uuid;
 
 use super::claim::Claimed;
 use super::clock::now;
@@ -32,9 +33,10 @@ const EPOCH: &str = "Rlm-Epoch";
 #[derive(Debug)]
 pub struct TranscriptUpload {
     fleet: Fleet,
-    run: RunId,
     subject: String,
     epoch: u64,
+    /// Makes the ids of its messages unique: a removed run can have had the same name and epoch.
+    id: Uuid,
     transcripts: Arc<Mutex<UncopiedTranscripts>>,
 }
 
@@ -44,12 +46,12 @@ impl Claimed {
     /// # Errors
     /// [`Error::is_usage`] if the name of the run has other characters than `A–Z a–z 0–9 _ -`.
     pub fn transcripts(&self, run_dir: PathBuf) -> Result<TranscriptUpload, Error> {
-        let (fleet, run) = (self.journal.fleet.clone(), self.run().clone());
+        let fleet = self.journal.fleet.clone();
         Ok(TranscriptUpload {
-            subject: fleet.names.transcript(&run)?,
+            subject: fleet.names.transcript(self.run())?,
             fleet,
-            run,
             epoch: self.epoch,
+            id: Uuid::new_v4(),
             transcripts: Arc::new(Mutex::new(UncopiedTranscripts::new(run_dir))),
         })
     }
@@ -96,7 +98,7 @@ impl TranscriptUpload {
 
     async fn finish_once(&self) -> Result<(), Error> {
         self.store(UncopiedTranscripts::refresh_all).await?;
-        let end = PublishMessage::build().message_id(format!("{}.{}.end", self.run, self.epoch));
+        let end = PublishMessage::build().message_id(format!("{}.end", self.id));
         self.publish(end).await
     }
 
@@ -110,7 +112,7 @@ impl TranscriptUpload {
             let (iteration, attempt, position) = (part.iteration, part.attempt, part.position);
             let place = format!("{iteration}.{attempt}.{position}");
             // A repeated publish of the same bytes has the same id. A part that has grown meanwhile is another one.
-            let id = format!("{}.{}.{place}.{}", self.run, self.epoch, part.bytes.len());
+            let id = format!("{}.{place}.{}", self.id, part.bytes.len());
             let message = PublishMessage::build()
                 .payload(Bytes::copy_from_slice(&part.bytes))
                 .header(PART, place)
