@@ -185,7 +185,7 @@ fn run_that_ended_at_its_limit_continues_with_a_higher_one() {
 }
 
 #[test]
-fn transcripts_are_read_from_another_machine_also_after_the_death_of_a_worker() {
+fn f6_transcripts_are_read_from_another_machine_also_after_the_death_of_a_worker() {
     let Some(fleet) = Fleet::new(WAITS, SHORT) else {
         return;
     };
@@ -243,7 +243,7 @@ fn transcripts_are_read_from_another_machine_also_after_the_death_of_a_worker() 
 }
 
 #[test]
-fn attached_terminal_shows_a_run_on_each_of_its_workers_and_stops_it() {
+fn f6_attached_terminal_shows_a_run_on_each_of_its_workers_and_stops_it() {
     let Some(fleet) = Fleet::new(WAITS, SHORT) else {
         return;
     };
