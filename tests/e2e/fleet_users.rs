@@ -402,6 +402,8 @@ fn expect_raw_refusals(port: u16) {
         "$JS.API.STREAM.LIST",
         "$JS.API.CONSUMER.DELETE.rlm-work.pool-main",
         "$JS.API.CONSUMER.CREATE.rlm-runs.spy",
+        "$JS.API.CONSUMER.CREATE.OBJ_rlm-blobs",
+        "$JS.API.CONSUMER.CREATE.rlm-transcripts",
         "rlm.settings.budget",
         "rlm.worker.w1",
     ];

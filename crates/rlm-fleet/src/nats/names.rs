@@ -88,6 +88,11 @@ impl Names {
         (format!("OBJ_{bucket}"), format!("$O.{bucket}.M.{encoded}"))
     }
 
+    /// Returns the subject of the chunks of an object.
+    pub(super) fn chunks(&self, nuid: &str) -> String {
+        format!("$O.{}.C.{nuid}", self.blobs())
+    }
+
     pub(super) fn settings(&self) -> String {
         format!("{}-settings", self.namespace)
     }

@@ -2,15 +2,19 @@
 
 use std::fmt::Write as _;
 
+use async_nats::jetstream::object_store::{InfoErrorKind, ObjectMetadata};
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncReadExt as _;
 
 use super::error::Error;
 use super::fleet::Fleet;
+use super::names::is_plain;
 
 /// The largest object that is read, in bytes: more than the largest save, and than most repositories.
 const MAX_OBJECT: u64 = 1 << 30;
+/// The size of a chunk, in bytes. Each chunk is read with one request, so small ones would take long over a slow network.
+const CHUNK: usize = 512 << 10;
 /// The maximum number of reads of an object. In a cluster that elects a leader, the first one can be lost.
 const READS: u32 = 3;
 
@@ -53,7 +57,12 @@ impl Fleet {
             return Ok(id);
         }
         let mut from = bytes;
-        let put = store.put(id.sha256.as_str(), &mut from).await;
+        let new = ObjectMetadata {
+            name: id.sha256.clone(),
+            chunk_size: Some(CHUNK.min(self.client.max_payload() / 2)),
+            ..ObjectMetadata::default()
+        };
+        let put = store.put(new, &mut from).await;
         put.map_err(|cause| Error::unavailable("store an object", cause))?;
         Ok(id)
     }
@@ -69,25 +78,39 @@ impl Fleet {
         self.read_object(run, id).await
     }
 
+    /// Reads an object chunk by chunk. The client library would create a consumer, and a user who may do that can let the server write to any subject.
     async fn read_object(&self, run: &str, id: &ObjectId) -> Result<Vec<u8>, Error> {
-        use async_nats::jetstream::object_store::GetErrorKind;
         let wrong = |why: &str| {
             let text = format!("object {} {why}", id.sha256);
             Err(Error::damaged(run, text))
         };
+        let failed = |cause: async_nats::Error| Error::unavailable("read an object", cause);
         if id.size > MAX_OBJECT {
             return wrong("is larger than 1 GiB");
         }
         let store = self.objects().await?;
-        let object = match store.get(&id.sha256).await {
-            Ok(object) => object,
-            Err(e) if e.kind() == GetErrorKind::NotFound => return wrong("is missing"),
-            Err(cause) => return Err(Error::unavailable("read an object", cause)),
+        let info = match store.info(&id.sha256).await {
+            Ok(info) if !info.deleted && is_plain(&info.nuid) => info,
+            Ok(_) => return wrong("is missing"),
+            Err(e) if e.kind() == InfoErrorKind::NotFound => return wrong("is missing"),
+            Err(cause) => return Err(failed(cause.into())),
         };
-        let mut bytes = Vec::new();
-        let mut limited = object.take(id.size + 1);
-        let read = limited.read_to_end(&mut bytes).await;
-        read.map_err(|cause| Error::unavailable("read an object", cause))?;
+        let (stream, _) = self.names.object(&id.sha256);
+        let (stream, subject) = (self.stream(stream).await?, self.names.chunks(&info.nuid));
+        let (mut bytes, mut next) = (Vec::new(), 1);
+        while (bytes.len() as u64) < id.size {
+            let builder = stream.raw_message_builder();
+            let chunk = builder.sequence(next).next_by_subject(&subject).send();
+            match chunk.await {
+                Ok(chunk) if !chunk.payload.is_empty() => {
+                    bytes.extend_from_slice(&chunk.payload);
+                    next = chunk.sequence.saturating_add(1);
+                }
+                Ok(_) => break,
+                Err(e) if e.kind() == LastRawMessageErrorKind::NoMessageFound => break,
+                Err(cause) => return Err(failed(cause.into())),
+            }
+        }
         match ObjectId::of(&bytes) == *id {
             true => Ok(bytes),
             false => wrong("has other bytes than its name says"),
