@@ -320,6 +320,9 @@ fn f5_server_that_comes_back_changes_no_owner() {
     let other = fleet.worker("w2");
     fleet.kill_server();
     let begun = Instant::now();
+    // The iteration ends while the server is away, so its save waits.
+    let go = fleet.place("w1", "r1.1.").join("go");
+    fs_err::write(go, "").unwrap();
     wait_for("three seconds without a server", LONG, || {
         (begun.elapsed() > Duration::from_secs(3)).then_some(())
     });
@@ -328,8 +331,6 @@ fn f5_server_that_comes_back_changes_no_owner() {
         let ps = fleet.fleet(&["ps"]).run(LONG);
         (ps.code() == Some(0)).then_some(())
     });
-    let go = fleet.place("w1", "r1.1.").join("go");
-    fs_err::write(go, "").unwrap();
     let (row, code) = fleet.wait();
     assert_eq!((row["worker"].as_str(), code), (Some("w1"), 0));
     assert_eq!(row["epoch"], 1);
