@@ -102,7 +102,7 @@ impl FleetRun {
         };
         let cause = session.show_attached(shown, events, || attached.detach());
         if let Some(cause) = cause {
-            // Without an answer of the server, the person has seen the request, but it is not recorded.
+            // If the server does not answer in this time, the last request of the person may not be recorded.
             let _late = ended.recv_timeout(LAST_REQUESTS);
             let (rlm, run) = (hint::program_command(), target.run());
             anstream::eprintln!(
@@ -333,7 +333,7 @@ struct PassedLines {
 }
 
 impl PassedLines {
-    /// A process begins to send.
+    /// A process begins to send, perhaps events that were passed already.
     fn begin(&mut self) {
         self.before = self.newest;
     }

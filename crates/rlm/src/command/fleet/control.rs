@@ -404,7 +404,7 @@ impl FleetRun {
         let (mut last, mut complete, mut is_noted) = (self.last.clone(), 0, false);
         let mut over_since: Option<Instant> = None;
         loop {
-            // The state was read before the transcripts, so they have all that was stored before its end.
+            // The state of the run was read before its transcripts. So if it has ended, these have all that was stored before its end.
             match stored.next().await {
                 Ok(Some(StoredPart::Part { epoch, part })) => {
                     if logs.add(epoch, &part).is_err() {
