@@ -6,7 +6,7 @@ use crate::LONG;
 use crate::fleet::{Fleet, HANGS};
 
 /// The streams that a run needs.
-const STREAMS: [&str; 3] = ["rlm-runs", "rlm-work", "OBJ_rlm-blobs"];
+const STREAMS: [&str; 4] = ["rlm-runs", "rlm-work", "rlm-transcripts", "OBJ_rlm-blobs"];
 
 impl Fleet {
     /// Waits until each of the three servers has all records.
@@ -66,6 +66,12 @@ fn f5_cluster_that_loses_a_leader_or_its_quorum_changes_no_owner() {
     fleet.wait_for_replicas();
     assert_eq!(fleet.work(), ["1", "2", "3", "4"]);
     assert_eq!(fleet.scene.start_count(), 4);
+    // The transcripts were stored again after each loss.
+    wait_for("the transcripts of all iterations", LONG, || {
+        let logs = fleet.tell(&["logs", "r1"]);
+        let has = |iteration| logs.contains(&format!("iteration {iteration}, attempt 1"));
+        (1..=4).all(has).then_some(())
+    });
     drop((worker, other));
 }
 

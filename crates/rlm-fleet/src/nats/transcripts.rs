@@ -58,8 +58,8 @@ impl Claimed {
 }
 
 impl TranscriptUpload {
-    /// Stores what the transcripts get, until it is dropped. Tries again while the server does not answer. Returns the error if the fleet
-    /// has no stream for them, or the user of this connection may not store them.
+    /// Stores what the transcripts get, until it is dropped. Tries again after each error, because a stream without a leader looks like a missing one.
+    /// Returns only if the user of this connection may not store them.
     ///
     /// # Cancel safety
     /// Cancel safe: [`finish`](Self::finish) stores the rest.
@@ -69,7 +69,7 @@ impl TranscriptUpload {
                 .fleet
                 .permitted(self.store(UncopiedTranscripts::refresh));
             match stored.await {
-                Err(e) if !e.is_unavailable() => return e,
+                Err(e) if e.is_refused() => return e,
                 _ => self.fleet.sleep_until(now() + TRANSCRIPT_INTERVAL).await,
             }
         }
@@ -78,7 +78,8 @@ impl TranscriptUpload {
     /// Stores the rest, for at most ten seconds. Call it when no process of the run is left.
     ///
     /// # Errors
-    /// [`Error::is_unavailable`] if the server did not confirm all in this time.
+    /// [`Error::is_unavailable`] if the server did not confirm all in this time, [`Error::is_usage`] if the fleet has no stream for transcripts,
+    /// [`Error::is_refused`] if the user of this connection may not store them.
     ///
     /// # Cancel safety
     /// After a dropped future a part of the rest is stored.
@@ -86,7 +87,7 @@ impl TranscriptUpload {
         let until = now() + TRANSCRIPT_REST;
         loop {
             let cause = match self.fleet.permitted(self.finish_once()).await {
-                Err(cause) if cause.is_unavailable() => cause,
+                Err(cause) if !cause.is_refused() => cause,
                 finished => return finished,
             };
             if now() >= until || self.fleet.gate.is_shutdown() {

@@ -159,6 +159,48 @@ async fn run_of_a_dead_owner_goes_to_the_worker_with_the_older_connection() {
 }
 
 #[tokio::test]
+async fn transcripts_are_stored_when_their_stream_is_there_again() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let fleet = server.fleet().await;
+    submit(&fleet).await;
+    let claimed = claim(&fleet).await;
+    // A client can't tell a stream that has no leader from one that is missing.
+    let stream = fleet.names.transcripts();
+    fleet.context.delete_stream(stream).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("transcripts")).unwrap();
+    std::fs::write(dir.path().join("transcripts/1-1.ndjson"), "text\n").unwrap();
+    let upload = claimed.transcripts(dir.path().into()).unwrap();
+    let created = async {
+        let mut stored = fleet.transcripts(&run()).unwrap();
+        assert!(stored.next().await.unwrap_err().is_usage());
+        fleet.sleep_until(now() + LEASE).await;
+        drop(server.fleet().await);
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < DEADLINE, "nothing is stored");
+            if let Some(part) = stored.next().await.unwrap() {
+                break part;
+            }
+            fleet.sleep_until(now() + Duration::from_millis(100)).await;
+        }
+    };
+    let part = tokio::select! {
+        part = created => part,
+        why = upload.serve() => panic!("{why}"),
+    };
+    let StoredPart::Part { epoch, part } = part else {
+        panic!("{part:?}");
+    };
+    assert_eq!(
+        (epoch, part.position, &part.bytes[..]),
+        (1, 0, &b"text\n"[..])
+    );
+}
+
+#[tokio::test]
 async fn renewals_move_the_kill_time_and_keep_the_run() {
     let Some(server) = Server::start() else {
         return;

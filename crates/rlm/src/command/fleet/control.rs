@@ -402,7 +402,7 @@ impl FleetRun {
     ) -> Result<Result<(), ReaderGone>, Failure> {
         let mut stored = self.fleet.transcripts(&self.run)?;
         let (mut last, mut complete, mut is_noted) = (self.last.clone(), 0, false);
-        let mut over_since: Option<Instant> = None;
+        let (mut over_since, mut has_stream): (Option<Instant>, _) = (None, false);
         loop {
             // The state of the run was read before its transcripts. So if it has ended, these have all that was stored before its end.
             match stored.next().await {
@@ -417,10 +417,10 @@ impl FleetRun {
                     continue;
                 }
                 Ok(Some(_)) => continue,
-                // The server is away: it is asked until it is back.
-                Err(e) if args.follow && e.is_unavailable() => {}
+                // The server is away, or elects a leader: it is asked until it is back.
+                Err(e) if args.follow && (has_stream || e.is_unavailable()) => {}
                 Err(e) => return Err(e.into()),
-                Ok(None) => {}
+                Ok(None) => has_stream = true,
             }
             if args.follow && logs.release().is_err() {
                 return Ok(Err(ReaderGone));
