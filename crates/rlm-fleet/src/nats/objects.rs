@@ -7,9 +7,11 @@ use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
+use super::clock::now;
 use super::error::Error;
 use super::fleet::Fleet;
 use super::names::is_plain;
+use crate::times::RECONNECT;
 
 /// The largest object that is read, in bytes: more than the largest save, and than most repositories.
 const MAX_OBJECT: u64 = 1 << 30;
@@ -71,7 +73,7 @@ impl Fleet {
     pub(super) async fn get_object(&self, run: &str, id: &ObjectId) -> Result<Vec<u8>, Error> {
         for _ in 1..READS {
             match self.read_object(run, id).await {
-                Err(e) if e.is_unavailable() => {}
+                Err(e) if e.is_unavailable() => self.sleep_until(now() + RECONNECT).await,
                 read => return read,
             }
         }
