@@ -64,12 +64,19 @@ fn f5_cluster_that_loses_a_leader_or_its_quorum_changes_no_owner() {
     assert_eq!(row["epoch"], 1);
     // A stream without a leader answers no fetch.
     fleet.wait_for_replicas();
+    wait_for("an answer to a fetch", LONG, || {
+        let fetched = fleet.fleet(&["fetch", "r1"]).run(LONG);
+        (fetched.code() == Some(0)).then_some(())
+    });
     assert_eq!(fleet.work(), ["1", "2", "3", "4"]);
     assert_eq!(fleet.scene.start_count(), 4);
     // The transcripts were stored again after each loss.
     wait_for("the transcripts of all iterations", LONG, || {
-        let logs = fleet.tell(&["logs", "r1"]);
-        let has = |iteration| logs.contains(&format!("iteration {iteration}, attempt 1"));
+        let logs = fleet.elsewhere(&["logs", "r1"]).run(LONG);
+        let has = |iteration| {
+            logs.stdout
+                .contains(&format!("iteration {iteration}, attempt 1"))
+        };
         (1..=4).all(has).then_some(())
     });
     drop((worker, other));

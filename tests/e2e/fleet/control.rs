@@ -7,7 +7,7 @@ const WAITS: &str = "append work {start}\nprint ready\n@1 await go\n@2.. hang";
 
 impl Fleet {
     /// Prepares `rlm ARGUMENTS` on another machine: it has no run, and its own index of live runs.
-    fn elsewhere(&self, arguments: &[&str]) -> Rlm<'_> {
+    pub(crate) fn elsewhere(&self, arguments: &[&str]) -> Rlm<'_> {
         let place = self.scene.sandbox.path().join("elsewhere");
         fs_err::create_dir_all(&place).unwrap();
         let rlm = self.scene.rlm(arguments).dir(&place);
