@@ -28,7 +28,7 @@ pub enum Sabotage {
     NeverKill,
     /// A lease counts from the answer to a renewal, not from its sending.
     CountFromAnswer,
-    /// A claimant does not wait until the owner can be connected again.
+    /// A claimant decides about a run although its connection is young, so the owner may not be connected again yet.
     SkipGrace,
     /// A claimant goes on although it lost the connection.
     ClaimAcrossRestart,

@@ -82,8 +82,8 @@ impl UncopiedTranscripts {
         Ok(())
     }
 
-    /// Reads the next part, of at most `most` bytes; `None` if everything is copied that the transcripts had at the last refresh. Returns the same part
-    /// until it is [`copied`](Self::copied). Blocks.
+    /// Reads the next part, of at most `most` bytes; `None` if everything is copied that the transcripts had at the last refresh. Begins at the same
+    /// position until the part is [`copied`](Self::copied). Blocks.
     ///
     /// # Errors
     ///

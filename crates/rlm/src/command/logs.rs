@@ -366,7 +366,7 @@ pub(super) struct ArrivingLogs<'a> {
     has_any: bool,
 }
 
-/// The number of transcripts that may get more: one is interrupted by the next worker, which begins the next.
+/// The number of transcripts whose end can still arrive. A worker that loses the run stores the end of its transcript after the next one has begun.
 #[cfg(feature = "fleet")]
 const MOST_READING: usize = 3;
 
